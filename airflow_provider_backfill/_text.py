@@ -1,0 +1,28 @@
+"""Values and foreign messages as text for people: one line, cut when long, without secrets."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+_ADDRESS_SECRET = re.compile(r"://\S*@")
+_NAMED_SECRET = re.compile(r"\b(password|passwd|pwd|motherduck_token)=(?:'[^']*'|[^\s&;'\"]+)", re.IGNORECASE)
+_LONGEST_VALUE = 80
+_LONGEST_REASON = 500
+
+
+def masked(text: str) -> str:
+    """Hide who logs in, and how, in addresses and connection strings."""
+    return _NAMED_SECRET.sub(r"\1=***", _ADDRESS_SECRET.sub("://***@", text))
+
+
+def shown(value: object) -> str:
+    """A value as its one-line ``repr``; a long one is cut."""
+    text = masked(repr(value.isoformat() if isinstance(value, datetime) else value))
+    return " ".join(text.split()) if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def line(reason: object) -> str:
+    """Foreign text, such as a driver's message, as one line without its final full stop, cut if long."""
+    text = masked(" ".join(str(reason).split())).rstrip(".")
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"

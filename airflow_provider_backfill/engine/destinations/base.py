@@ -1,0 +1,167 @@
+"""What the engine asks of a database, and where a backfill loads to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from copy import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote, unquote, urlsplit
+
+from airflow_provider_backfill.engine.queries import bind
+
+if TYPE_CHECKING:
+    from dlt.common.destination import AnyDestination
+
+LEDGER_TABLE = "_dlt_backfills"
+
+
+class Session(ABC):
+    """One open connection of a driver, spoken to with ``:name`` parameters.
+
+    Args:
+        native: The driver's connection.
+    """
+
+    mark: ClassVar[str]
+
+    def __init__(self, native: Any) -> None:
+        self.native = native
+
+    def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows; none for a statement that returns none."""
+        text, names = bind(statement, self.mark)
+        return self._execute(text, {name: (parameters or {})[name] for name in names})
+
+    @abstractmethod
+    def _execute(self, text: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]: ...
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[None]:
+        """Commit at the end of the block, roll back when it raises."""
+
+
+class Dialect(ABC):
+    """Everything that differs between databases. Stateless; one subclass a database.
+
+    A dialect needs transactions that span schemas, a clock, and ``INSERT ... ON CONFLICT``.
+    """
+
+    #: The name dlt knows the destination by.
+    name: ClassVar[str]
+    #: URL schemes that mean this database.
+    schemes: ClassVar[tuple[str, ...]]
+    #: Spellings that ``sql/ledger.sql`` leaves to the dialect.
+    fragments: ClassVar[Mapping[str, str]]
+    session_class: ClassVar[type[Session]]
+    #: The load-file format an attempt writes, if this is not dlt's own choice.
+    loader_file_format: ClassVar[str | None] = None
+    #: One process at a time has the database open, so that dlt must share the engine's connection.
+    single_process: ClassVar[bool] = False
+
+    @abstractmethod
+    def connect(self, target: Target, wait_seconds: float) -> AbstractContextManager[Session]:
+        """Open a connection, waiting for an exclusive one at most ``wait_seconds``.
+
+        Raises:
+            LedgerBusyError: Another process kept the database to itself for longer.
+            LedgerUnreachableError: The database does not answer or refuses the login.
+        """
+
+    @abstractmethod
+    def lock(self, session: Session, key: str, *, shared: bool = False) -> None:
+        """Take the lock ``key`` until the end of the transaction."""
+
+    def quote(self, identifier: str) -> str:
+        return '"' + identifier.replace('"', '""') + '"'
+
+    @abstractmethod
+    def schemas(self, session: Session, prefix: str) -> list[str]:
+        """Names of the schemas that begin with ``prefix``."""
+
+    @abstractmethod
+    def table_columns(self, session: Session, schema: str, table: str) -> list[str]:
+        """The table's column names in order; empty when there is no such table."""
+
+    @abstractmethod
+    def build_destination(self, credentials: Any) -> AnyDestination:
+        """A dlt destination for what :meth:`connect` takes, or for an open connection."""
+
+    def destination(self, target: Target, native: Any | None = None, **options: Any) -> AnyDestination:
+        """The dlt destination of an attempt.
+
+        Args:
+            target: What it loads to; a destination that the user configured keeps its configuration.
+            native: An open connection to share, where only one process may have the database open.
+            options: Configuration on top.
+        """
+        destination = copy(target.destination or self.build_destination(target.credentials))
+        destination.config_params = {**destination.config_params, **options}
+        if native is not None:
+            destination.config_params["credentials"] = native
+        if self.loader_file_format:
+            formats = {"preferred_loader_file_format": self.loader_file_format}
+            destination.caps_params = {**formats, **destination.caps_params}
+        return destination
+
+    def read_url(self, url: str) -> str:
+        """The credentials that ``url`` spells, as :meth:`connect` takes them."""
+        return url
+
+    @contextmanager
+    def exclusive(self, target: Target) -> Iterator[None]:
+        """Keep other threads of this process out, where the database does not do so itself."""
+        yield
+
+    def drop_schema(self, session: Session, schema: str) -> None:
+        session.execute(f"DROP SCHEMA IF EXISTS {self.quote(schema)} CASCADE")
+
+    def create_schema(self, session: Session, schema: str) -> None:
+        session.execute(f"CREATE SCHEMA IF NOT EXISTS {self.quote(schema)}")
+
+    def is_conflict(self, error: BaseException) -> bool:
+        """Whether the database gave up this transaction for another one, so that it may simply be tried again."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a backfill loads to, and where its ledger stands.
+
+    Args:
+        dialect: The database's dialect.
+        credentials: What the driver connects with: a libpq URI, or the path of a DuckDB file. Never shown.
+        dataset_name: The dataset, as dlt names it physically.
+        destination: A dlt destination configured by the user; None builds one from the credentials.
+    """
+
+    dialect: Dialect
+    credentials: str = field(repr=False)
+    dataset_name: str
+    destination: Any = field(default=None, repr=False, compare=False)
+
+    def connect(self, wait_seconds: float) -> AbstractContextManager[Session]:
+        return self.dialect.connect(self, wait_seconds)
+
+    @property
+    def ledger(self) -> str:
+        """The ledger's qualified and quoted name."""
+        return f"{self.dialect.quote(self.dataset_name)}.{self.dialect.quote(LEDGER_TABLE)}"
+
+    def redact(self, text: str) -> str:
+        """Blank the password out of a text, as it is and as a URL spells it."""
+        for secret in self.secrets():
+            text = text.replace(secret, "***")
+        return text
+
+    def secrets(self) -> Sequence[str]:
+        password = urlsplit(self.credentials).password if "://" in self.credentials else None
+        if not password:
+            return ()
+        plain = unquote(password)
+        spellings = {password, plain, quote(plain, safe=""), quote(plain)}
+        return sorted(spellings, key=len, reverse=True)
+
+

@@ -1,0 +1,212 @@
+"""Driving a backfill without a scheduler: worker processes that claim chunks from the same ledger."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import Any, Protocol
+
+from airflow_provider_backfill.engine.backfill import Backfill
+from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.plan import BackfillPlan
+from airflow_provider_backfill.engine.records import ChunkRow, Claim
+from airflow_provider_backfill.engine.report import Tally
+from airflow_provider_backfill.exceptions import BackfillError, ClaimLostError
+
+#: How often a run looks at chunks that somebody else holds, seconds.
+POLL_SECONDS = 1.0
+
+
+class Stopped(BaseException):
+    """SIGTERM arrived. Like KeyboardInterrupt, no handler for errors may swallow it."""
+
+
+class Observer(Protocol):
+    """Told what happens during a run; the ids are the chunk's."""
+
+    def running(self, claim: Claim) -> None: ...
+
+    def completed(self, claim: Claim, records: int) -> None: ...
+
+    def failed(self, claim: Claim, reason: str) -> None: ...
+
+    def waiting(self, held: list[ChunkRow], seconds_left: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One call of an observer, on its way from a worker process."""
+
+    name: str
+    arguments: tuple[Any, ...]
+
+
+class _Pipe:
+    """An observer in a worker process: sends what it is told to the process that drives."""
+
+    def __init__(self, send: Callable[[Event], None]) -> None:
+        self._send = send
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments: self._send(Event(name, arguments))
+
+
+def run(backfill: Backfill, plan: BackfillPlan, observer: Observer, *, concurrency: int = 1) -> Tally:
+    """Run what is due of a plan that is seeded, until the window is covered or a chunk fails.
+
+    Chunks that somebody else holds are waited for at the end, at most ``wait_timeout_seconds``.
+
+    Args:
+        backfill: What was asked for.
+        plan: Its chunks.
+        observer: Told of each step.
+        concurrency: Worker processes; 1 runs in this one.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; the chunk in flight was given back first.
+        Stopped: SIGTERM; likewise.
+    """
+    since = backfill.clock()
+    loaded: set[str] = set()
+    deadline = time.monotonic() + backfill.settings.wait_timeout_seconds
+    with _sigterm_raises():
+        while True:
+            if concurrency == 1:
+                clean = work(backfill, plan, since, observer, loaded.add)
+            else:
+                clean = _work_in_processes(backfill, plan, since, observer, loaded, concurrency)
+            rows = backfill.rows(plan)
+            held = [row for row in rows if row.held]
+            left = deadline - time.monotonic()
+            if not clean or not held or left <= 0:
+                return Tally.of(rows, loaded)
+            observer.waiting(held, left)
+            time.sleep(min(POLL_SECONDS, left))
+
+
+def work(
+    backfill: Backfill,
+    plan: BackfillPlan,
+    since: datetime,
+    observer: Observer,
+    on_loaded: Callable[[str], None],
+    stopping: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Claim and load chunks until none is left or one fails; returns whether none failed."""
+    from airflow_provider_backfill.engine.runner import this_claimant
+
+    runner = backfill.runner
+    me = this_claimant()
+    while not stopping():
+        with backfill.target.connect(backfill.settings.file_lock_timeout_seconds) as session:
+            claim = Ledger(session, backfill.target).claim_next(plan, me, backfill.settings.lease_seconds, since)
+        if claim is None:
+            return True
+        observer.running(claim)
+        try:
+            outcome = runner.attempt(claim, plan.source_name, will_retry=False)
+        except ClaimLostError as error:
+            # Whoever took the chunk answers for it.
+            observer.failed(claim, str(error))
+            continue
+        except BackfillError as error:
+            observer.failed(claim, str(error))
+            return False
+        on_loaded(claim.chunk_id)
+        observer.completed(claim, outcome.records)
+    return True
+
+
+def _work_in_processes(
+    backfill: Backfill,
+    plan: BackfillPlan,
+    since: datetime,
+    observer: Observer,
+    loaded: set[str],
+    concurrency: int,
+) -> bool:
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    workers: dict[Connection, BaseProcess] = {}
+    for number in range(concurrency):
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(
+            target=_worker, args=(backfill, plan, since, sender, stop), name=f"worker-{number}"
+        )
+        process.start()
+        sender.close()
+        workers[receiver] = process
+    clean = True
+    try:
+        listening = dict(workers)
+        while listening:
+            for connection in wait(list(listening)):
+                assert isinstance(connection, Connection)
+                try:
+                    event: Event = connection.recv()
+                except EOFError:
+                    listening.pop(connection).join()
+                    continue
+                if event.name == "loaded":
+                    loaded.add(*event.arguments)
+                elif event.name == "finished":
+                    clean = clean and event.arguments[0]
+                    if not event.arguments[0]:
+                        stop.set()
+                else:
+                    getattr(observer, event.name)(*event.arguments)
+    finally:
+        for process in workers.values():
+            if process.is_alive():
+                process.terminate()
+        for process in workers.values():
+            process.join()
+    return clean and all(process.exitcode == 0 for process in workers.values())
+
+
+def _worker(backfill: Backfill, plan: BackfillPlan, since: datetime, sender: Connection, stop: Any) -> None:
+    # Ctrl-C reaches the whole process group; the process that drives passes it on as SIGTERM, once.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def stopping() -> bool:
+        return bool(stop.is_set()) or parent is None or not parent.is_alive()
+
+    pipe: Any = _Pipe(sender.send)
+    clean = False
+    try:
+        with _sigterm_raises():
+            clean = work(backfill, plan, since, pipe, pipe.loaded, stopping)
+        pipe.finished(clean)
+    except Stopped:
+        raise SystemExit(1) from None
+    finally:
+        sender.close()
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """SIGTERM raises :class:`Stopped` in the main thread, so that the attempt in flight gives its chunk back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def raise_stopped(signum: int, frame: FrameType | None) -> None:
+        # A second one must not cut the clean-up of the first short.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Stopped
+
+    previous = signal.signal(signal.SIGTERM, raise_stopped)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

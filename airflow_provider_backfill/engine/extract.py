@@ -1,0 +1,122 @@
+"""Extracting and normalising one chunk in a working directory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_backfill.engine.intervals import Interval
+
+if TYPE_CHECKING:
+    from dlt.common.destination import AnyDestination
+    from dlt.common.schema import Schema
+    from dlt.extract.source import DltSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadFile:
+    """One file of a load package."""
+
+    table: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """What one extraction brought.
+
+    Args:
+        schema: The schema after normalising, stored tables included.
+        load_id: dlt's id of the package; None when the source had no rows.
+        files: The load files.
+        row_counts: Rows a table, dlt's own tables left out.
+    """
+
+    schema: Schema
+    load_id: str | None
+    files: tuple[LoadFile, ...]
+    row_counts: Mapping[str, int]
+
+    @property
+    def records(self) -> int:
+        return sum(self.row_counts.values())
+
+
+def extract(
+    source: DltSource,
+    interval: Interval,
+    *,
+    destination: AnyDestination,
+    stored_schema: Schema | None,
+    directory: str,
+    check: Callable[[], None],
+) -> Package:
+    """Extract the chunk's rows and write load files, with the bounds injected into every incremental.
+
+    The pipeline is the attempt's own: it neither finds a pending package nor reads or writes the bookmark of
+    a pipeline that loads the same source forward.
+
+    Args:
+        source: A fresh source.
+        interval: The chunk.
+        destination: Decides file formats and naming; nothing is sent there.
+        stored_schema: The schema that the dataset has of this source, if it has one.
+        directory: The attempt's working directory.
+        check: Called for every page of rows; raises to stop.
+    """
+    import dlt
+    from dlt.common.configuration.container import Container
+    from dlt.extract.incremental.context import TimeIntervalContext
+
+    pipeline = dlt.pipeline(
+        pipeline_name=f"{source.schema.name}_backfill",
+        pipelines_dir=directory,
+        destination=destination,
+        dataset_name="backfill",
+        progress=_collector(check),
+    )
+    pipeline.config.restore_from_destination = False
+    # Signals belong to whoever runs the attempt, who gives the chunk back.
+    pipeline.runtime_config.intercept_signals = False
+    try:
+        if stored_schema is not None:
+            pipeline.schemas.save_schema(stored_schema)
+        bounds = TimeIntervalContext(interval=(interval.start, interval.end), allow_external_schedulers=True)
+        with Container().injectable_context(bounds):
+            pipeline.extract(source)
+        normalized = pipeline.normalize()
+        load_ids = pipeline.list_normalized_load_packages()
+        schema = pipeline.schemas[source.schema.name]
+        if not load_ids:
+            return Package(schema=schema.clone(), load_id=None, files=(), row_counts={})
+        [load_id] = load_ids
+        jobs = pipeline.get_load_package_info(load_id).jobs["new_jobs"]
+        own = set(schema.dlt_table_names())
+        return Package(
+            schema=schema.clone(),
+            load_id=load_id,
+            files=tuple(LoadFile(table=job.job_file_info.table_name, path=job.file_path) for job in jobs),
+            row_counts={
+                table: count for table, count in (normalized.row_counts if normalized else {}).items() if table not in own
+            },
+        )
+    finally:
+        pipeline.deactivate()
+
+
+def _collector(check: Callable[[], None]) -> Any:
+    """dlt reports every page it has drawn to a collector, which makes it the place to stop an attempt at."""
+    from dlt.common.runtime.collector import Collector
+
+    class StopWhenLost(Collector):
+        def update(self, name: str, inc: int = 1, *args: Any, **kwargs: Any) -> None:
+            check()
+
+        def _start(self, step: str) -> None:
+            check()
+
+        def _stop(self) -> None:
+            """Nothing to close."""
+
+    return StopWhenLost()

@@ -1,0 +1,108 @@
+"""The algebra of half-open intervals, ``[start, end)``, of instants in UTC or of whole numbers (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_backfill.engine.bounds import Bound, as_utc
+from airflow_provider_backfill.exceptions import EmptyWindowError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Interval:
+    """``[start, end)``, never empty. Sorts by start, then by end.
+
+    Args:
+        start: First instant inside: an aware datetime, which is turned to UTC. Or a whole number.
+        end: First instant behind, of the same kind.
+
+    Raises:
+        NaiveBoundError: A datetime has no offset.
+        EmptyWindowError: The end is not after the start.
+    """
+
+    start: Bound
+    end: Bound
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end"):
+            value = getattr(self, name)
+            if isinstance(value, datetime):
+                object.__setattr__(self, name, as_utc(value, name))
+        if not _before(self.start, self.end):
+            raise EmptyWindowError(self.start, self.end)
+
+    def __str__(self) -> str:
+        return f"{bound_text(self.start)} → {bound_text(self.end)}"
+
+    @property
+    def whole(self) -> bool:
+        """Of whole numbers, not of instants."""
+        return isinstance(self.start, int)
+
+    @property
+    def instants(self) -> tuple[datetime, datetime]:
+        """Start and end, known to be instants.
+
+        Raises:
+            TypeError: They are whole numbers.
+        """
+        if isinstance(self.start, int) or isinstance(self.end, int):
+            raise TypeError(f"{self} is an interval of whole numbers")
+        return self.start, self.end
+
+    def overlaps(self, other: Interval) -> bool:
+        """Something lies in both. Intervals that only touch do not overlap."""
+        return _before(self.start, other.end) and _before(other.start, self.end)
+
+    def contains(self, other: Interval) -> bool:
+        """All of the other lies in this one."""
+        return not _before(other.start, self.start) and not _before(self.end, other.end)
+
+    def intersection(self, other: Interval) -> Interval | None:
+        """What lies in both, or None."""
+        if not self.overlaps(other):
+            return None
+        start = other.start if _before(self.start, other.start) else self.start
+        end = self.end if _before(self.end, other.end) else other.end
+        return Interval(start, end)
+
+
+def merge(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """The union: in order, none overlapping or touching another."""
+    merged: list[Interval] = []
+    for interval in sorted(intervals):
+        if not merged or _before(merged[-1].end, interval.start):
+            merged.append(interval)
+        elif _before(merged[-1].end, interval.end):
+            merged[-1] = Interval(merged[-1].start, interval.end)
+    return tuple(merged)
+
+
+def missing(window: Interval, covered: Iterable[Interval]) -> tuple[Interval, ...]:
+    """What of the window is in none of the covered intervals: in order, none touching another."""
+    gaps: list[Interval] = []
+    position = window.start
+    for interval in merge(covered):
+        part = interval.intersection(window)
+        if part is None:
+            continue
+        if _before(position, part.start):
+            gaps.append(Interval(position, part.start))
+        position = part.end
+    if _before(position, window.end):
+        gaps.append(Interval(position, window.end))
+    return tuple(gaps)
+
+
+def bound_text(bound: Bound) -> str:
+    """A bound as identity and output spell it: UTC with ``+00:00``, microseconds only if not zero."""
+    return bound.isoformat() if isinstance(bound, datetime) else str(bound)
+
+
+def _before(first: Any, second: Any) -> bool:
+    # Any: the two kinds of bounds are never compared with each other, which mypy cannot know.
+    return bool(first < second)

@@ -1,0 +1,282 @@
+"""The ledger ``_dlt_backfills``: one row a chunk, every change one guarded UPDATE."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE, Session, Target
+from airflow_provider_backfill.engine.plan import BackfillPlan
+from airflow_provider_backfill.engine.queries import load_queries
+from airflow_provider_backfill.engine.records import ChunkRow, Claim, Claimant
+from airflow_provider_backfill.engine.intervals import Interval
+from airflow_provider_backfill.exceptions import (
+    ChunkHeldError,
+    ChunkMissingError,
+    ClaimLostError,
+    DuplicateChunksError,
+    OverlapError,
+    PlanConflictError,
+)
+
+#: Columns that only this project writes; a table of another tool gets them added.
+OWN_COLUMNS: Mapping[str, str] = {
+    "attempt": "INTEGER",
+    "claim_token": "TEXT",
+    "lease_expires_at": "TIMESTAMPTZ",
+    "will_retry": "BOOLEAN",
+    "error": "TEXT",
+    "load_ids": "TEXT",
+    "covered_by": "TEXT",
+    "dag_id": "TEXT",
+    "dag_run_id": "TEXT",
+    "task_id": "TEXT",
+    "map_index": "INTEGER",
+    "updated_at": "TIMESTAMPTZ",
+}
+
+_COLUMNS = tuple(field.name for field in fields(ChunkRow))
+ERROR_LIMIT = 1_000
+
+
+class Ledger:
+    """The ledger of one dataset, over one open connection.
+
+    Args:
+        session: The connection; the caller opens and closes it.
+        target: Whose dataset the ledger stands in.
+    """
+
+    def __init__(self, session: Session, target: Target) -> None:
+        self._session = session
+        self._target = target
+        self._queries = load_queries("ledger.sql")
+
+    def _run(self, name: str, parameters: Mapping[str, Any] | None = None, **words: str) -> list[tuple[Any, ...]]:
+        dialect = self._target.dialect
+        statement = self._queries[name].format(ledger=self._target.ledger, **dialect.fragments, **words)
+        return self._session.execute(statement, parameters)
+
+    @contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        dialect = self._target.dialect
+        with dialect.exclusive(self._target), self._session.transaction():
+            dialect.lock(self._session, f"{self._target.dataset_name}|{key}")
+            yield
+
+    # Reading
+
+    def exists(self) -> bool:
+        return bool(self._table_columns())
+
+    def _table_columns(self) -> list[str]:
+        return self._target.dialect.table_columns(self._session, self._target.dataset_name, LEDGER_TABLE)
+
+    def clock(self) -> datetime:
+        """The database's time, the only one that claims are compared by."""
+        return self._run("clock")[0][0]  # type: ignore[no-any-return]
+
+    def chunks(self, backfill_id: str) -> list[ChunkRow]:
+        return self._rows("chunks", {"backfill_id": backfill_id})
+
+    def chunk(self, backfill_id: str, chunk_id: str) -> ChunkRow:
+        """One row.
+
+        Raises:
+            ChunkMissingError: There is no such row.
+        """
+        rows = self._rows("chunk", {"backfill_id": backfill_id, "chunk_id": chunk_id})
+        if not rows:
+            raise ChunkMissingError(backfill_id, chunk_id)
+        return rows[0]
+
+    def dataset_chunks(self, source_section: str | None = None) -> list[ChunkRow]:
+        """Every row, or those of one source, ordered by source and window."""
+        return self._rows("dataset_chunks", {"source_section": source_section})
+
+    def _rows(self, name: str, parameters: Mapping[str, Any]) -> list[ChunkRow]:
+        # A ledger that another tool made and nobody here wrote to yet lacks our columns: they read as empty.
+        present = set(self._table_columns())
+        left = f"extract(epoch FROM (lease_expires_at - {self._target.dialect.fragments['now']}))"
+        expressions = [
+            (left if "lease_expires_at" in present else "NULL")
+            if column == "lease_left"
+            else (column if column in present else "NULL")
+            for column in _COLUMNS
+        ]
+        rows = self._run(name, parameters, columns=", ".join(expressions))
+        return [ChunkRow.from_row(_COLUMNS, row) for row in rows]
+
+    # Planning
+
+    def prepare(self) -> None:
+        """Create the ledger, or add what a table of another tool lacks; several planners may start at once.
+
+        Raises:
+            DuplicateChunksError: The table has a chunk twice, so it cannot be made unique.
+        """
+        with self._locked("ledger"):
+            present = set(self._table_columns())
+            if not present:
+                self._target.dialect.create_schema(self._session, self._target.dataset_name)
+                self._run("create_ledger")
+            missing = [column for column in OWN_COLUMNS if column not in present]
+            for column in missing:
+                self._run("add_column", column=column, type=OWN_COLUMNS[column])
+            if missing:
+                twice = self._run("duplicate_chunks")
+                if twice:
+                    raise DuplicateChunksError(*map(str, twice[0]))
+                self._run("create_unique_index", index=self._target.dialect.quote(f"{LEDGER_TABLE}_chunk"))
+
+    def check(self, plan: BackfillPlan) -> None:
+        """Refuse a plan that the ledger contradicts; reads only.
+
+        Raises:
+            PlanConflictError: The stored rows of this backfill were made from different inputs.
+            OverlapError: Another backfill of the source has completed chunks in the window.
+        """
+        if not self.exists():
+            return
+        wanted = _inputs(plan)
+        for row in self._run("stored_inputs", {"backfill_id": plan.backfill_id}):
+            stored = dict(zip(("source_section", "resource_name", "backfill_from", "backfill_to", "chunk_size"), row))
+            differences = {name: (value, wanted[name]) for name, value in stored.items() if value != wanted[name]}
+            if differences:
+                raise PlanConflictError(plan.backfill_id, differences)
+        overlaps = self._run("foreign_chunks", wanted)
+        if overlaps:
+            backfill_id, start, end, count = overlaps[0]
+            raise OverlapError(plan.source, str(backfill_id), Interval(start, end), int(count))
+
+    def seed(self, plan: BackfillPlan) -> None:
+        """Insert the plan's rows as ``pending``, in one statement; rows that stand already are left alone."""
+        chunks = [
+            {
+                "chunk_id": chunk.chunk_id,
+                "chunk_from": chunk.interval.start.isoformat(),
+                "chunk_to": chunk.interval.end.isoformat(),
+                "run_id": chunk.run_id,
+            }
+            for chunk in plan.chunks
+        ]
+        self._run("seed", {**_inputs(plan), "chunks": json.dumps(chunks)})
+
+    # Claims
+
+    def claim(self, row: ChunkRow, claimant: Claimant, lease_seconds: float) -> Claim:
+        """Take a chunk.
+
+        Raises:
+            ChunkHeldError: A live claim, this chunk's or one of the same source that overlaps it, stands.
+        """
+        with self._locked(f"claim|{row.source_section}"):
+            self._run("lapse", {"source_section": row.source_section})
+            claim = self._claim(row.backfill_id, row.chunk_id, claimant, lease_seconds)
+            holders = [] if claim else self._run("holder", {"backfill_id": row.backfill_id, "chunk_id": row.chunk_id})
+        if claim:
+            return claim
+        holder, expires_at, left = holders[0] if holders else (None, None, None)
+        raise ChunkHeldError(
+            chunk=row.chunk_id, holder=holder, lease_expires_at=expires_at, seconds_left=left and float(left)
+        )
+
+    def claim_next(
+        self, plan: BackfillPlan, claimant: Claimant, lease_seconds: float, since: datetime
+    ) -> Claim | None:
+        """Take the first chunk that may be had; None when there is none.
+
+        Args:
+            plan: The backfill.
+            claimant: Who asks.
+            lease_seconds: How long the claim lives without a renewal.
+            since: When this run began, by the database's clock: what failed later has had its turn.
+        """
+        with self._locked(f"claim|{plan.source_name}"):
+            self._run("lapse", {"source_section": plan.source_name})
+            [(chunk_id,)] = self._run("next_chunk", {"backfill_id": plan.backfill_id, "since": since})
+            return self._claim(plan.backfill_id, chunk_id, claimant, lease_seconds) if chunk_id else None
+
+    def _claim(self, backfill_id: str, chunk_id: str, claimant: Claimant, lease_seconds: float) -> Claim | None:
+        token = secrets.token_hex(8)
+        rows = self._run(
+            "claim",
+            {
+                "backfill_id": backfill_id,
+                "chunk_id": chunk_id,
+                "token": token,
+                "lease_seconds": lease_seconds,
+                "claimed_by": claimant.claimed_by,
+                "dag_id": claimant.dag_id,
+                "dag_run_id": claimant.dag_run_id,
+                "task_id": claimant.task_id,
+                "map_index": claimant.map_index,
+            },
+        )
+        if not rows:
+            return None
+        attempt, start, end, run_id, load_ids = rows[0]
+        claim = Claim(
+            backfill_id=backfill_id,
+            chunk_id=chunk_id,
+            token=token,
+            attempt=attempt,
+            interval=Interval(start, end),
+            run_id=run_id,
+            superseded=tuple(load_ids.split(",")) if load_ids else (),
+        )
+        self._guarded("start", claim)
+        return claim
+
+    def _guarded(self, name: str, claim: Claim, **parameters: Any) -> None:
+        keys = {"backfill_id": claim.backfill_id, "chunk_id": claim.chunk_id, "token": claim.token}
+        if not self._run(name, {**keys, **parameters}):
+            raise ClaimLostError(claim.chunk_id, name)
+
+    def renew(self, claim: Claim, lease_seconds: float) -> None:
+        """Push the end of the lease out.
+
+        Raises:
+            ClaimLostError: Somebody else took the chunk. So do the next two.
+        """
+        self._guarded("renew", claim, lease_seconds=lease_seconds)
+
+    def complete(self, claim: Claim, records: int, load_ids: Sequence[str]) -> None:
+        """``running -> completed``; call it in the transaction that publishes the rows."""
+        self._guarded("complete", claim, records_loaded=records, load_ids=",".join(load_ids) or None)
+
+    def fail(self, claim: Claim, error: str, *, will_retry: bool | None = None) -> None:
+        """Give the chunk back as ``failed``, with a one-line reason."""
+        line = " ".join(self._target.redact(error).split())[:ERROR_LIMIT]
+        self._guarded("fail", claim, error=line, will_retry=will_retry)
+
+    def restate(self, backfill_id: str, chunk_id: str) -> None:
+        """``completed -> pending``: the next version of the chunk replaces the rows of this one.
+
+        Raises:
+            ChunkMissingError: There is no such row, or it is not completed.
+        """
+        if not self._run("restate", {"backfill_id": backfill_id, "chunk_id": chunk_id}):
+            raise ChunkMissingError(backfill_id, chunk_id)
+
+    def live_tokens(self, source_section: str) -> frozenset[str]:
+        """Tokens of the claims that live, so that only what nobody uses is cleaned up."""
+        return frozenset(str(token) for (token,) in self._run("live_tokens", {"source_section": source_section}))
+
+
+def _inputs(plan: BackfillPlan) -> dict[str, Any]:
+    interval = plan.window.interval
+    return {
+        "pipeline_name": plan.source_name,
+        "source_section": plan.source_name,
+        "resource_name": ",".join(plan.resources) or None,
+        "backfill_id": plan.backfill_id,
+        "backfill_from": interval.start,
+        "backfill_to": interval.end,
+        "chunk_size": plan.chunk_size,
+    }

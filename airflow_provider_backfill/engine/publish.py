@@ -1,0 +1,143 @@
+"""Publishing: one transaction that completes the ledger row and moves the stage into the user's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_backfill.engine.destinations.base import Session, Target
+from airflow_provider_backfill.engine.extract import Package
+from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.records import Claim
+from airflow_provider_backfill.engine.stage import read_stored_schema
+
+if TYPE_CHECKING:
+    from dlt.common.schema import Schema
+    from dlt.destinations.job_client_impl import SqlJobClientWithStagingDataset
+
+
+class SchemaMovedError(Exception):
+    """Another load gave a column a type that this attempt's files do not fit; extract again on its schema."""
+
+
+def publish_lock(target: Target) -> str:
+    """Held shared while rows are appended, and alone while tables change or keys are merged."""
+    return f"publish|{target.dataset_name}"
+
+
+def migrate(
+    client: SqlJobClientWithStagingDataset,
+    session: Session,
+    target: Target,
+    chains: Mapping[str, list[str]],
+    stored: Schema | None,
+) -> None:
+    """Give the user's tables what this load needs, and store the schema; attempts take turns.
+
+    Args:
+        client: dlt's client, holding the attempt's schema.
+        session: A second connection, which keeps the lock: dlt ends transactions on its own one.
+        target: Where the tables stand.
+        chains: The tables of this load.
+        stored: The stored schema that the attempt was extracted on.
+
+    Raises:
+        SchemaMovedError: The stored schema moved on, and the files do not fit it.
+    """
+    if stored is not None and stored.stored_version_hash == client.schema.stored_version_hash:
+        return
+    with target.dialect.exclusive(target), session.transaction():
+        target.dialect.lock(session, publish_lock(target))
+        newest = read_stored_schema(client, client.schema.name)
+        if newest is not None and (stored is None or newest.stored_version_hash != stored.stored_version_hash):
+            client.schema = _joined(newest, client.schema)
+        client.initialize_storage()
+        tables = {table for chain in chains.values() for table in chain}
+        client.update_stored_schema(only_tables=tables | set(client.schema.dlt_table_names()))
+
+
+def _joined(newest: Schema, ours: Schema) -> Schema:
+    """The stored schema with our tables added."""
+    for name, table in ours.tables.items():
+        theirs = newest.tables.get(name, {}).get("columns", {})
+        for column_name, column in table.get("columns", {}).items():
+            their_type = theirs.get(column_name, {}).get("data_type")
+            if their_type and column.get("data_type") and column["data_type"] != their_type:
+                raise SchemaMovedError(f"{name}.{column_name} is {their_type} now")
+    joined = newest.clone()
+    joined.update_schema(ours)
+    joined._bump_version()
+    return joined
+
+
+def publish(
+    client: SqlJobClientWithStagingDataset,
+    session: Session,
+    target: Target,
+    claim: Claim,
+    package: Package,
+    chains: Mapping[str, list[str]],
+) -> None:
+    """Complete the claim and publish its rows, or do neither.
+
+    Raises:
+        ClaimLostError: The claim is somebody else's by now; nothing was published.
+    """
+    statements = [statement for chain in chains.values() for statement in _statements(client, chain)]
+    merges = any(client.schema.tables[root].get("write_disposition") == "merge" for root in chains)
+    with session.transaction():
+        target.dialect.lock(session, publish_lock(target), shared=not merges and not claim.superseded)
+        # First, so that a lost claim stops here, and a rival that asks for the chunk waits for the outcome.
+        Ledger(session, target).complete(claim, package.records, [package.load_id] if package.load_id else [])
+        if claim.superseded:
+            _delete_loads(client, session, claim.superseded)
+        for statement in statements:
+            client.sql_client.execute_sql(statement)
+        if package.load_id:
+            client.complete_load(package.load_id)
+
+
+def _statements(client: SqlJobClientWithStagingDataset, chain: Sequence[str]) -> list[str]:
+    """dlt's own SQL for moving a table chain out of the staging dataset, which is the stage here."""
+    from dlt.destinations.sql_jobs import SqlMergeFollowupJob, SqlStagingCopyFollowupJob
+
+    tables = [client.prepare_load_table(name) for name in chain]
+    if tables[0]["write_disposition"] == "merge":
+        return SqlMergeFollowupJob.generate_sql(tables, client.sql_client)
+    return SqlStagingCopyFollowupJob.generate_sql(tables, client.sql_client)
+
+
+def _delete_loads(client: SqlJobClientWithStagingDataset, session: Session, load_ids: Sequence[str]) -> None:
+    """Delete the rows of earlier loads, nested rows by their parents, deepest first."""
+    from dlt.common.schema.utils import get_nested_tables, is_nested_table
+
+    sql = client.sql_client
+    marks = ", ".join("%s" for _ in load_ids)
+    loads = client.schema.naming.normalize_identifier("_dlt_load_id")
+    row_id, parent_id = (client.schema.naming.normalize_identifier(name) for name in ("_dlt_id", "_dlt_parent_id"))
+    for root in client.schema.data_tables(seen_data_only=True):
+        if is_nested_table(root) or loads not in root["columns"]:
+            continue
+        chosen = {
+            root["name"]: (
+                f"SELECT {sql.escape_column_name(row_id)} FROM {sql.make_qualified_table_name(root['name'])}"
+                f" WHERE {sql.escape_column_name(loads)} IN ({marks})"
+            )
+        }
+        nested = [table for table in get_nested_tables(client.schema.tables, root["name"]) if "parent" in table]
+        for table in nested:
+            chosen[table["name"]] = (
+                f"SELECT {sql.escape_column_name(row_id)} FROM {sql.make_qualified_table_name(table['name'])}"
+                f" WHERE {sql.escape_column_name(parent_id)} IN ({chosen[table['parent']]})"
+            )
+        for table in reversed(nested):
+            sql.execute_sql(
+                f"DELETE FROM {sql.make_qualified_table_name(table['name'])}"
+                f" WHERE {sql.escape_column_name(parent_id)} IN ({chosen[table['parent']]})",
+                *load_ids,
+            )
+        sql.execute_sql(
+            f"DELETE FROM {sql.make_qualified_table_name(root['name'])}"
+            f" WHERE {sql.escape_column_name(loads)} IN ({marks})",
+            *load_ids,
+        )

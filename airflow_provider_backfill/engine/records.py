@@ -1,0 +1,161 @@
+"""The ledger's rows as objects, and the states a row may be in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_backfill.engine.intervals import Interval
+
+
+class ChunkStatus(StrEnum):
+    """The states of a ledger row; the words are shared with other readers of the table."""
+
+    PENDING = "pending"
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+#: Somebody holds the chunk, as long as the lease lives.
+HELD = frozenset({ChunkStatus.CLAIMED, ChunkStatus.RUNNING})
+#: Anybody may claim the chunk.
+CLAIMABLE = frozenset({ChunkStatus.PENDING, ChunkStatus.FAILED})
+
+#: Every arrow a row may take. A claim whose lease ran out is first put to ``failed``, then claimed anew.
+TRANSITIONS: frozenset[tuple[ChunkStatus, ChunkStatus]] = frozenset(
+    {
+        (ChunkStatus.PENDING, ChunkStatus.CLAIMED),
+        (ChunkStatus.FAILED, ChunkStatus.CLAIMED),
+        (ChunkStatus.CLAIMED, ChunkStatus.RUNNING),
+        (ChunkStatus.CLAIMED, ChunkStatus.FAILED),
+        (ChunkStatus.RUNNING, ChunkStatus.FAILED),
+        (ChunkStatus.RUNNING, ChunkStatus.COMPLETED),
+        (ChunkStatus.COMPLETED, ChunkStatus.PENDING),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimant:
+    """Who asks for a chunk; recorded in the row so that a person can find the holder.
+
+    Args:
+        claimed_by: Host and process id, for example ``worker-3:4711``.
+        dag_id: Airflow's DAG, if Airflow runs the chunk; likewise the next three.
+        dag_run_id: Airflow's DAG run.
+        task_id: Airflow's task.
+        map_index: Airflow's index of the mapped task.
+    """
+
+    claimed_by: str
+    dag_id: str | None = None
+    dag_run_id: str | None = None
+    task_id: str | None = None
+    map_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to run one chunk, until its lease runs out.
+
+    Args:
+        backfill_id: The backfill.
+        chunk_id: The chunk, six digits.
+        token: Random, fresh with each claim; every later change of the row must name it.
+        attempt: Which try this is, from 1.
+        interval: What the chunk covers, ``[start, end)``.
+        run_id: The chunk's stable run id.
+        superseded: Load ids of the version that this attempt will replace; empty for a first version.
+    """
+
+    backfill_id: str
+    chunk_id: str
+    token: str
+    attempt: int
+    interval: Interval
+    run_id: str
+    superseded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRow:
+    """One row of ``_dlt_backfills``, times in UTC. ``lease_left`` is by the database's clock, in seconds."""
+
+    pipeline_name: str
+    source_section: str
+    resource_name: str | None
+    backfill_id: str
+    chunk_id: str
+    chunk_from: datetime
+    chunk_to: datetime
+    backfill_from: datetime
+    backfill_to: datetime
+    chunk_size: str
+    status: ChunkStatus
+    claimed_by: str | None
+    claimed_at: datetime | None
+    started_at: datetime | None
+    completed_at: datetime | None
+    records_loaded: int | None
+    run_id: str
+    attempt: int | None
+    claim_token: str | None
+    lease_expires_at: datetime | None
+    will_retry: bool | None
+    error: str | None
+    load_ids: str | None
+    covered_by: str | None
+    dag_id: str | None
+    dag_run_id: str | None
+    task_id: str | None
+    map_index: int | None
+    updated_at: datetime | None
+    lease_left: float | None
+
+    @classmethod
+    def from_row(cls, columns: Sequence[str], row: Sequence[Any]) -> ChunkRow:
+        values = {column: _utc(value) for column, value in zip(columns, row, strict=True)}
+        values["status"] = ChunkStatus(values["status"])
+        if values["lease_left"] is not None:
+            values["lease_left"] = float(values["lease_left"])
+        return cls(**values)
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.chunk_from, self.chunk_to)
+
+    @property
+    def number(self) -> int:
+        return int(self.chunk_id) + 1
+
+    @property
+    def held(self) -> bool:
+        """Somebody holds the chunk now: a live lease, or a holder that keeps none."""
+        return self.status in HELD and (self.lease_left is None or self.lease_left > 0)
+
+    @property
+    def lapsed(self) -> bool:
+        """The holder let its lease run out."""
+        return self.status in HELD and not self.held
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        return tuple(self.load_ids.split(",")) if self.load_ids else ()
+
+    def as_json(self) -> Mapping[str, Any]:
+        """The row for machines: times as ISO-8601, without the claim token, which is a right and no news."""
+        document: dict[str, Any] = {}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if name not in {"claim_token", "lease_left"}:
+                document[name] = value.isoformat() if isinstance(value, datetime) else value
+        return document
+
+
+def _utc(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value

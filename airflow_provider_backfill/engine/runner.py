@@ -1,0 +1,259 @@
+"""One attempt at one chunk: claim, extract, stage, publish, clean up."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider_backfill._text import line
+from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.extract import extract
+from airflow_provider_backfill.engine.lease import Heartbeat
+from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.publish import SchemaMovedError, migrate, publish
+from airflow_provider_backfill.engine.records import ChunkStatus, Claim, Claimant
+from airflow_provider_backfill.engine.settings import Settings
+from airflow_provider_backfill.engine.source import SourceSpec
+from airflow_provider_backfill.engine.stage import (
+    load_stage,
+    open_client,
+    read_stored_schema,
+    stage_prefix,
+    table_chains,
+)
+from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ClaimLostError
+
+log = logging.getLogger(__name__)
+
+#: How often an attempt may find the tables changed under it, or be chosen by the database to give way.
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A completed chunk.
+
+    Args:
+        loaded: This attempt loaded it; False when it was completed already.
+        records: Rows it holds, nested rows included.
+        seconds: How long the attempt took; 0 when there was nothing to do.
+        attempt: Which try it was.
+        bytes: Size of the load files, bytes.
+    """
+
+    loaded: bool
+    records: int
+    seconds: float = 0.0
+    attempt: int
+    bytes: int = 0
+
+
+def this_claimant(
+    *,
+    dag_id: str | None = None,
+    dag_run_id: str | None = None,
+    task_id: str | None = None,
+    map_index: int | None = None,
+) -> Claimant:
+    """Who this process is, with Airflow's names for the task where there is one."""
+    return Claimant(
+        claimed_by=f"{socket.gethostname()}:{os.getpid()}",
+        dag_id=dag_id,
+        dag_run_id=dag_run_id,
+        task_id=task_id,
+        map_index=map_index,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """Runs attempts of one source into one target.
+
+    Args:
+        source: What to read.
+        target: Where to load.
+        settings: Lease, waits and directories.
+    """
+
+    source: SourceSpec
+    target: Target
+    settings: Settings
+
+    def run_chunk(
+        self,
+        backfill_id: str,
+        chunk_id: str,
+        claimant: Claimant,
+        *,
+        on_claim: Callable[[Claim], None] | None = None,
+        will_retry: bool | None = None,
+    ) -> Outcome:
+        """Bring one chunk to ``completed``; one that is completed already costs a look at the ledger.
+
+        Args:
+            backfill_id: The backfill.
+            chunk_id: The chunk, six digits.
+            claimant: Who runs it.
+            on_claim: Told of the claim before the attempt begins.
+            will_retry: Whether whoever runs this will try again after a failure; recorded in the row.
+
+        Raises:
+            ChunkHeldError: Somebody else holds the chunk.
+            ClaimLostError: Somebody else took the chunk while this attempt ran; nothing was published.
+            AttemptError: The attempt failed; nothing was published, and the row says why.
+        """
+        with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
+            ledger = Ledger(session, self.target)
+            row = ledger.chunk(backfill_id, chunk_id)
+            if row.status == ChunkStatus.COMPLETED:
+                return Outcome(loaded=False, records=row.records_loaded or 0, attempt=row.attempt or 0)
+            claim = ledger.claim(row, claimant, self.settings.lease_seconds)
+        if on_claim:
+            on_claim(claim)
+        return self.attempt(claim, row.source_section, will_retry=will_retry)
+
+    def attempt(self, claim: Claim, source_name: str, *, will_retry: bool | None = None) -> Outcome:
+        """Load a chunk that is claimed; raises as :meth:`run_chunk` does."""
+        began = time.monotonic()
+        attempt = _Attempt(self, claim, stage_prefix(self.target, source_name) + claim.token)
+        try:
+            attempt.run()
+        except BaseException as error:
+            if not attempt.settle(error, will_retry) or not isinstance(error, Exception):
+                if isinstance(error, Exception) and not isinstance(error, BackfillError):
+                    raise AttemptError(claim.chunk_id, self.target.redact(root_cause(error))) from error
+                raise
+        finally:
+            attempt.clean_up()
+        return Outcome(
+            loaded=True,
+            records=attempt.records,
+            seconds=time.monotonic() - began,
+            attempt=claim.attempt,
+            bytes=attempt.bytes,
+        )
+
+
+class _Attempt:
+    """What one attempt has and leaves behind: a stage, a directory, a claim."""
+
+    def __init__(self, runner: Runner, claim: Claim, stage: str) -> None:
+        self._runner = runner
+        self._target = runner.target
+        self._claim = claim
+        self._stage = stage
+        self._directory = os.path.join(runner.settings.work_root, stage)
+        self._staged = False
+        self.records = 0
+        self.bytes = 0
+
+    def run(self) -> None:
+        os.makedirs(self._directory, mode=0o700)
+        with Heartbeat(self._target, self._claim, self._runner.settings) as heartbeat:
+            for number in range(1, TRIES + 1):
+                try:
+                    return self._load(os.path.join(self._directory, str(number)), heartbeat)
+                except SchemaMovedError as error:
+                    if number == TRIES:
+                        raise
+                    log.info("chunk %s is extracted again: %s", self._claim.chunk_id, error)
+
+    def _load(self, directory: str, heartbeat: Heartbeat) -> None:
+        wait = self._runner.settings.file_lock_timeout_seconds
+        source = self._runner.source.load()
+        with open_client(self._target, self._stage, source.schema, wait) as (client, session):
+            stored = read_stored_schema(client, source.schema.name)
+            if self._staged:
+                self._target.dialect.drop_schema(session, self._stage)
+        package = extract(
+            source,
+            self._claim.interval,
+            destination=self._target.dialect.destination(self._target),
+            stored_schema=stored,
+            directory=directory,
+            check=heartbeat.check,
+        )
+        self.records = package.records
+        self.bytes = sum(os.path.getsize(file.path) for file in package.files)
+        chains = table_chains(package.schema, [file.table for file in package.files])
+        with open_client(self._target, self._stage, package.schema, wait) as (client, session):
+            if package.load_id:
+                self._staged = True
+                load_stage(client, package, chains)
+                heartbeat.check()
+                if stored is None or stored.stored_version_hash != package.schema.stored_version_hash:
+                    with self._target.connect(wait) as guard:
+                        migrate(client, guard, self._target, chains, stored)
+            heartbeat.check()
+            # The row is locked while the rows are published; a renewal would only wait for that.
+            heartbeat.stop()
+            self._giving_way(lambda: publish(client, session, self._target, self._claim, package, chains))
+            if self._staged:
+                self._target.dialect.drop_schema(session, self._stage)
+                self._staged = False
+
+    def _giving_way(self, step: Callable[[], None]) -> None:
+        """Repeat a transaction that the database ended in favour of another one."""
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+        Retrying(
+            retry=retry_if_exception(lambda error: self._target.dialect.is_conflict(innermost(error))),
+            stop=stop_after_attempt(TRIES),
+            wait=wait_random_exponential(multiplier=0.05, max=2),
+            reraise=True,
+        )(step)
+
+    def settle(self, error: BaseException, will_retry: bool | None) -> bool:
+        """Give the chunk back after an error; True when the rows were published all the same.
+
+        The connection may have gone after the database committed and before it said so. The row tells.
+        """
+        if isinstance(error, ClaimLostError):
+            return False
+        reason = root_cause(error) if isinstance(error, Exception) else f"stopped by {type(error).__name__}"
+        try:
+            with self._target.connect(self._runner.settings.file_lock_timeout_seconds) as session:
+                ledger = Ledger(session, self._target)
+                try:
+                    ledger.fail(self._claim, reason, will_retry=will_retry)
+                except ClaimLostError:
+                    row = ledger.chunk(self._claim.backfill_id, self._claim.chunk_id)
+                    return row.status == ChunkStatus.COMPLETED and row.claim_token == self._claim.token
+        except Exception as trouble:
+            log.warning(
+                "chunk %s could not be given back and stays claimed until its lease runs out: %s",
+                self._claim.chunk_id,
+                self._target.redact(line(trouble)),
+            )
+        return False
+
+    def clean_up(self) -> None:
+        """Remove the directory and the stage; what cannot be removed now, the next run removes."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+        if not self._staged:
+            return
+        try:
+            with self._target.connect(self._runner.settings.file_lock_timeout_seconds) as session:
+                self._target.dialect.drop_schema(session, self._stage)
+        except Exception as trouble:
+            log.warning("stage %s is left for the next run to drop: %s", self._stage, self._target.redact(str(trouble)))
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The error that started it: dlt wraps what a source or a database raises several times."""
+    while True:
+        cause = error.__cause__ or getattr(error, "dbapi_exception", None) or getattr(error, "exception", None)
+        if not isinstance(cause, BaseException) or cause is error:
+            return error
+        error = cause
+
+
+def root_cause(error: BaseException) -> str:
+    """``Type: message`` of the error that started it, on one line."""
+    cause = innermost(error)
+    return f"{type(cause).__name__}: {line(cause)}".rstrip(": ")

@@ -1,0 +1,183 @@
+-- The ledger's statements. One name each, one method of Ledger each.
+-- Parameters are written :name. In braces: the table, and what a dialect says differently (see Dialect.fragments).
+
+-- name: create_ledger
+-- The first seventeen columns are shared with other tools, in this order and with these types.
+CREATE TABLE IF NOT EXISTS {ledger} (
+    pipeline_name TEXT NOT NULL,
+    source_section TEXT NOT NULL,
+    resource_name TEXT,
+    backfill_id TEXT NOT NULL,
+    chunk_id TEXT NOT NULL,
+    chunk_from TIMESTAMPTZ NOT NULL,
+    chunk_to TIMESTAMPTZ NOT NULL,
+    backfill_from TIMESTAMPTZ NOT NULL,
+    backfill_to TIMESTAMPTZ NOT NULL,
+    chunk_size TEXT NOT NULL,
+    status TEXT NOT NULL,
+    claimed_by TEXT,
+    claimed_at TIMESTAMPTZ,
+    started_at TIMESTAMPTZ,
+    completed_at TIMESTAMPTZ,
+    records_loaded BIGINT,
+    run_id TEXT NOT NULL
+)
+
+-- name: add_column
+-- A table that another tool made gets the columns it lacks.
+ALTER TABLE {ledger} ADD COLUMN IF NOT EXISTS {column} {type}
+
+-- name: create_unique_index
+CREATE UNIQUE INDEX IF NOT EXISTS {index} ON {ledger} (backfill_id, chunk_id)
+
+-- name: duplicate_chunks
+-- Rows that stand twice keep the unique index from being made.
+SELECT backfill_id, chunk_id FROM {ledger}
+GROUP BY backfill_id, chunk_id HAVING count(*) > 1
+ORDER BY backfill_id, chunk_id LIMIT 1
+
+-- name: stored_inputs
+-- What the rows of a backfill say it was asked for.
+SELECT DISTINCT source_section, resource_name, backfill_from, backfill_to, chunk_size
+FROM {ledger} WHERE backfill_id = :backfill_id
+
+-- name: foreign_chunks
+-- Chunks of the same source in another backfill that overlap the window and are done.
+SELECT backfill_id, min(chunk_from), max(chunk_to), count(*)
+FROM {ledger} AS other
+WHERE other.source_section = :source_section
+  AND {resources_meet}
+  AND other.backfill_id <> :backfill_id
+  AND other.status = 'completed'
+  AND other.chunk_from < :backfill_to AND other.chunk_to > :backfill_from
+GROUP BY backfill_id ORDER BY backfill_id
+
+-- name: seed
+-- (new) -> pending, all chunks of a plan at once; rows that stand already stay as they are.
+INSERT INTO {ledger} (
+    pipeline_name, source_section, resource_name, backfill_id, chunk_id, chunk_from, chunk_to,
+    backfill_from, backfill_to, chunk_size, status, run_id, updated_at
+)
+SELECT
+    :pipeline_name, :source_section, :resource_name, :backfill_id, plan.chunk_id, plan.chunk_from, plan.chunk_to,
+    :backfill_from, :backfill_to, :chunk_size, 'pending', plan.run_id, {now}
+FROM {planned_chunks} AS plan
+ON CONFLICT (backfill_id, chunk_id) DO NOTHING
+
+-- name: clock
+SELECT {now}
+
+-- name: chunks
+SELECT {columns} FROM {ledger} WHERE backfill_id = :backfill_id ORDER BY chunk_id
+
+-- name: chunk
+SELECT {columns} FROM {ledger} WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id
+
+-- name: dataset_chunks
+SELECT {columns} FROM {ledger}
+WHERE :source_section IS NULL OR source_section = :source_section
+ORDER BY source_section, backfill_from, backfill_id, chunk_id
+
+-- name: lapse
+-- claimed, running -> failed: the holder let its lease run out, so it is dead or cut off.
+UPDATE {ledger} SET
+    status = 'failed',
+    error = 'lease of ' || coalesce(claimed_by, 'unknown') || ' ran out',
+    claim_token = NULL, lease_expires_at = NULL, completed_at = {now}, updated_at = {now}
+WHERE source_section = :source_section
+  AND status IN ('claimed', 'running')
+  AND lease_expires_at <= {now}
+RETURNING chunk_id
+
+-- name: claim
+-- pending, failed -> claimed, unless a live claim of the same source overlaps.
+UPDATE {ledger} AS mine SET
+    status = 'claimed',
+    claimed_by = :claimed_by, claimed_at = {now}, claim_token = :token,
+    lease_expires_at = {now} + :lease_seconds * INTERVAL '1 second',
+    attempt = coalesce(attempt, 0) + 1, started_at = NULL, completed_at = NULL, error = NULL, will_retry = NULL,
+    dag_id = :dag_id, dag_run_id = :dag_run_id, task_id = :task_id, map_index = :map_index, updated_at = {now}
+WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
+  AND mine.status IN ('pending', 'failed')
+  AND NOT EXISTS (
+    SELECT 1 FROM {ledger} AS other
+    WHERE other.source_section = mine.source_section
+      AND {resources_meet_mine}
+      AND other.status IN ('claimed', 'running')
+      AND (other.lease_expires_at IS NULL OR other.lease_expires_at > {now})
+      AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
+  )
+RETURNING attempt, chunk_from, chunk_to, run_id, load_ids
+
+-- name: next_chunk
+-- The first chunk that may be claimed; one that failed after :since has had its turn in this run.
+SELECT min(mine.chunk_id) FROM {ledger} AS mine
+WHERE mine.backfill_id = :backfill_id
+  AND (mine.status = 'pending' OR (mine.status = 'failed' AND mine.updated_at <= :since)
+       OR (mine.status IN ('claimed', 'running') AND mine.lease_expires_at <= {now}))
+  AND NOT EXISTS (
+    SELECT 1 FROM {ledger} AS other
+    WHERE other.source_section = mine.source_section
+      AND {resources_meet_mine}
+      AND other.status IN ('claimed', 'running')
+      AND (other.lease_expires_at IS NULL OR other.lease_expires_at > {now})
+      AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
+  )
+
+-- name: holder
+-- Who keeps a chunk from being claimed: its own holder, or a live claim that overlaps it.
+SELECT other.claimed_by, other.lease_expires_at,
+    extract(epoch FROM (other.lease_expires_at - {now})) AS lease_left
+FROM {ledger} AS mine
+JOIN {ledger} AS other
+  ON other.source_section = mine.source_section
+ AND {resources_meet_mine}
+ AND other.status IN ('claimed', 'running')
+ AND (other.lease_expires_at IS NULL OR other.lease_expires_at > {now})
+ AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
+WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
+ORDER BY other.lease_expires_at DESC NULLS FIRST LIMIT 1
+
+-- name: start
+-- claimed -> running
+UPDATE {ledger} SET status = 'running', started_at = {now}, updated_at = {now}
+WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND claim_token = :token AND status = 'claimed'
+RETURNING chunk_id
+
+-- name: renew
+-- A claim that has run out stays its holder's until somebody else takes it.
+UPDATE {ledger} SET lease_expires_at = {now} + :lease_seconds * INTERVAL '1 second', updated_at = {now}
+WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND claim_token = :token
+  AND status IN ('claimed', 'running')
+RETURNING chunk_id
+
+-- name: complete
+-- running -> completed, in the transaction that publishes the rows.
+UPDATE {ledger} SET
+    status = 'completed', completed_at = {now}, records_loaded = :records_loaded, load_ids = :load_ids,
+    lease_expires_at = NULL, error = NULL, will_retry = NULL, covered_by = NULL, updated_at = {now}
+WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND claim_token = :token AND status = 'running'
+RETURNING chunk_id
+
+-- name: fail
+-- claimed, running -> failed
+UPDATE {ledger} SET
+    status = 'failed', completed_at = {now}, error = :error, will_retry = :will_retry,
+    claim_token = NULL, lease_expires_at = NULL, updated_at = {now}
+WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND claim_token = :token
+  AND status IN ('claimed', 'running')
+RETURNING chunk_id
+
+-- name: restate
+-- completed -> pending; the load ids stay, so that the next version replaces exactly these rows.
+UPDATE {ledger} SET
+    status = 'pending', claimed_by = NULL, claimed_at = NULL, claim_token = NULL, lease_expires_at = NULL,
+    started_at = NULL, completed_at = NULL, covered_by = NULL, updated_at = {now}
+WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND status = 'completed'
+RETURNING chunk_id
+
+-- name: live_tokens
+-- Claims whose stage and working directory are in use.
+SELECT claim_token FROM {ledger}
+WHERE source_section = :source_section AND status IN ('claimed', 'running')
+  AND claim_token IS NOT NULL AND (lease_expires_at IS NULL OR lease_expires_at > {now})

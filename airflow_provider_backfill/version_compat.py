@@ -1,0 +1,54 @@
+"""The one module that knows which Airflow line is running (2.11, or 3.0 and later).
+
+Everything else imports the names that moved between the lines from here. Where
+``airflow.providers.common.compat.sdk`` serves them on both lines, they come from there.
+"""
+
+from __future__ import annotations
+
+from airflow import __version__ as _airflow_version
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowSkipException,
+    BaseHook,
+    BaseOperator,
+    Connection,
+    Context,
+    TaskGroup,
+    TriggerRule,
+    XComArg,
+    conf,
+)
+from packaging.version import Version
+
+__all__ = [
+    "AIRFLOW_V_3_0_PLUS",
+    "AIRFLOW_V_3_1_PLUS",
+    "AirflowException",
+    "AirflowFailException",
+    "AirflowNotFoundException",
+    "AirflowSkipException",
+    "BaseHook",
+    "BaseOperator",
+    "Connection",
+    "Context",
+    "TaskGroup",
+    "TriggerRule",
+    "XComArg",
+    "conf",
+    "mask_secret",
+]
+
+# A development or release candidate version has what its final release has.
+_airflow = Version(Version(_airflow_version).base_version)
+AIRFLOW_V_3_0_PLUS = _airflow >= Version("3.0.0")
+AIRFLOW_V_3_1_PLUS = _airflow >= Version("3.1.0")
+
+if AIRFLOW_V_3_1_PLUS:
+    from airflow.sdk.log import mask_secret
+elif AIRFLOW_V_3_0_PLUS:
+    from airflow.sdk.execution_time.secrets_masker import mask_secret  # type: ignore[no-redef]
+else:
+    from airflow.utils.log.secrets_masker import mask_secret  # type: ignore[no-redef,import-not-found]
