@@ -14,7 +14,8 @@
     │   │   └── TimezoneError               no such time zone
     │   ├── SourceError
     │   │   ├── SourceNotFoundError         the reference leads nowhere
-    │   │   └── SourceImportError           the source's module does not import
+    │   │   ├── SourceImportError           the source's module does not import
+    │   │   └── SourceArgumentsError        the source does not take the arguments, or lacks one
     │   ├── TargetError
     │   │   ├── DestinationUnsupportedError the destination cannot carry the ledger
     │   │   └── ConnectionTypeError         the Airflow connection has a type that is not known
@@ -214,6 +215,18 @@ class SourceImportError(SourceError):
 
     def _message(self) -> str:
         return f"source {shown(self.source)} failed to import: {line(self.reason)}; {self.remedy}"
+
+
+@dataclass(eq=False, repr=False)
+class SourceArgumentsError(SourceError):
+    """The ``source`` cannot be called with the arguments given, whose values are not shown: some are secret."""
+
+    source: str
+    reason: str
+    remedy: str = "pass none"
+
+    def _message(self) -> str:
+        return f"source {shown(self.source)} cannot be called: {line(self.reason)}; {line(self.remedy)}"
 
 
 class TargetError(RefusedError):

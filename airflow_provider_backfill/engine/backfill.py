@@ -13,6 +13,7 @@ from airflow_provider_backfill.engine.records import ChunkRow
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.window import ChunkSize, Window
+from airflow_provider_backfill.exceptions import BoundFormatError
 
 if TYPE_CHECKING:
     from airflow_provider_backfill.engine.runner import Runner
@@ -52,9 +53,14 @@ class Backfill:
             max_chunks=self.settings.max_chunks,
             warn_chunks=self.settings.warn_chunks,
         )
+        if self.window.interval.whole:
+            raise BoundFormatError(
+                "start", self.window.start, "is a whole number, and chunks are bounds of time", "pass times"
+            )
         preflight(source)
-        with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
-            Ledger(session, self.target).check(plan)
+        if self.target.exists():
+            with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
+                Ledger(session, self.target).check(plan)
         return plan
 
     def seed(self, plan: BackfillPlan) -> list[ChunkRow]:

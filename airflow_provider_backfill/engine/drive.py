@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from types import FrameType
 from typing import Any, Protocol
 
+from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan
 from airflow_provider_backfill.engine.records import ChunkRow, Claim
 from airflow_provider_backfill.engine.report import Tally
-from airflow_provider_backfill.exceptions import BackfillError, ClaimLostError
+from airflow_provider_backfill.engine.signals import Stopped, blocked, held_back, stoppable, unblock
+from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ClaimLostError
+
+__all__ = ["POLL_SECONDS", "Observer", "Stopped", "run", "work"]
 
 #: How often a run looks at chunks that somebody else holds, seconds.
 POLL_SECONDS = 1.0
-
-
-class Stopped(BaseException):
-    """SIGTERM arrived. Like KeyboardInterrupt, no handler for errors may swallow it."""
 
 
 class Observer(Protocol):
@@ -60,7 +59,18 @@ class _Pipe:
         return lambda *arguments: self._send(Event(name, arguments))
 
 
-def run(backfill: Backfill, plan: BackfillPlan, observer: Observer, *, concurrency: int = 1) -> Tally:
+def _nothing() -> None:
+    """The default preparation of a worker process."""
+
+
+def run(
+    backfill: Backfill,
+    plan: BackfillPlan,
+    observer: Observer,
+    *,
+    concurrency: int = 1,
+    prepare_worker: Callable[[], None] = _nothing,
+) -> Tally:
     """Run what is due of a plan that is seeded, until the window is covered or a chunk fails.
 
     Chunks that somebody else holds are waited for at the end, at most ``wait_timeout_seconds``.
@@ -70,20 +80,23 @@ def run(backfill: Backfill, plan: BackfillPlan, observer: Observer, *, concurren
         plan: Its chunks.
         observer: Told of each step.
         concurrency: Worker processes; 1 runs in this one.
+        prepare_worker: Called first in each worker process, to set up logging for example; it is pickled.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the chunk in flight was given back first.
-        Stopped: SIGTERM; likewise.
+        Stopped: SIGTERM or SIGHUP; likewise.
     """
     since = backfill.clock()
     loaded: set[str] = set()
     deadline = time.monotonic() + backfill.settings.wait_timeout_seconds
-    with _sigterm_raises():
+    with stoppable():
         while True:
             if concurrency == 1:
                 clean = work(backfill, plan, since, observer, loaded.add)
             else:
-                clean = _work_in_processes(backfill, plan, since, observer, loaded, concurrency)
+                clean = _work_in_processes(
+                    backfill, plan, since, observer, loaded, concurrency, prepare_worker
+                )
             rows = backfill.rows(plan)
             held = [row for row in rows if row.held]
             left = deadline - time.monotonic()
@@ -104,26 +117,38 @@ def work(
     """Claim and load chunks until none is left or one fails; returns whether none failed."""
     from airflow_provider_backfill.engine.runner import this_claimant
 
-    runner = backfill.runner
+    runner, settings = backfill.runner, backfill.settings
     me = this_claimant()
     while not stopping():
-        with backfill.target.connect(backfill.settings.file_lock_timeout_seconds) as session:
-            claim = Ledger(session, backfill.target).claim_next(plan, me, backfill.settings.lease_seconds, since)
-        if claim is None:
-            return True
-        observer.running(claim)
-        try:
-            outcome = runner.attempt(claim, plan.source_name, will_retry=False)
-        except ClaimLostError as error:
-            # Whoever took the chunk answers for it.
-            observer.failed(claim, str(error))
-            continue
-        except BackfillError as error:
-            observer.failed(claim, str(error))
-            return False
+        with ExitStack() as signals:
+            # A signal between the claim and the attempt would leave the chunk held until its lease runs out.
+            signals.enter_context(held_back())
+            with backfill.target.connect(settings.file_lock_timeout_seconds) as session:
+                claim = Ledger(session, backfill.target).claim_next(plan, me, settings.lease_seconds, since)
+            if claim is None:
+                return True
+            try:
+                outcome = runner.attempt(
+                    claim, plan.source_name, will_retry=False, on_start=_beginning(signals, observer, claim)
+                )
+            except ClaimLostError as error:
+                # Whoever took the chunk answers for it.
+                observer.failed(claim, str(error))
+                continue
+            except BackfillError as error:
+                observer.failed(claim, error.reason if isinstance(error, AttemptError) else str(error))
+                return False
         on_loaded(claim.chunk_id)
         observer.completed(claim, outcome.records)
     return True
+
+
+def _beginning(signals: ExitStack, observer: Observer, claim: Claim) -> Callable[[], None]:
+    def begin() -> None:
+        signals.close()
+        observer.running(claim)
+
+    return begin
 
 
 def _work_in_processes(
@@ -133,24 +158,32 @@ def _work_in_processes(
     observer: Observer,
     loaded: set[str],
     concurrency: int,
+    prepare_worker: Callable[[], None],
 ) -> bool:
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    workers: dict[Connection, BaseProcess] = {}
-    for number in range(concurrency):
-        receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(
-            target=_worker, args=(backfill, plan, since, sender, stop), name=f"worker-{number}"
-        )
-        process.start()
-        sender.close()
-        workers[receiver] = process
+    workers: dict[Any, BaseProcess] = {}
     clean = True
+    broken: BackfillError | None = None
+    # Its start unblocks signals, which the first worker's start would else bring about.
+    resource_tracker.ensure_running()
     try:
+        for number in range(concurrency):
+            receiver, sender = context.Pipe(duplex=False)
+            process: BaseProcess = context.Process(
+                target=_worker,
+                args=(backfill, plan, since, sender, stop, prepare_worker),
+                name=f"worker-{number}",
+            )
+            # A worker handles signals once it has imported what it needs; until then they wait.
+            with blocked():
+                process.start()
+                workers[receiver] = process
+            sender.close()
         listening = dict(workers)
         while listening:
-            for connection in wait(list(listening)):
-                assert isinstance(connection, Connection)
+            for ready in wait(list(listening)):
+                connection: Any = ready
                 try:
                     event: Event = connection.recv()
                 except EOFError:
@@ -162,6 +195,9 @@ def _work_in_processes(
                     clean = clean and event.arguments[0]
                     if not event.arguments[0]:
                         stop.set()
+                elif event.name == "broken":
+                    broken = broken or event.arguments[0]
+                    stop.set()
                 else:
                     getattr(observer, event.name)(*event.arguments)
     finally:
@@ -170,10 +206,19 @@ def _work_in_processes(
                 process.terminate()
         for process in workers.values():
             process.join()
+    if broken is not None:
+        raise broken
     return clean and all(process.exitcode == 0 for process in workers.values())
 
 
-def _worker(backfill: Backfill, plan: BackfillPlan, since: datetime, sender: Connection, stop: Any) -> None:
+def _worker(
+    backfill: Backfill,
+    plan: BackfillPlan,
+    since: datetime,
+    sender: Connection,
+    stop: Any,
+    prepare: Callable[[], None],
+) -> None:
     # Ctrl-C reaches the whole process group; the process that drives passes it on as SIGTERM, once.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -184,29 +229,17 @@ def _worker(backfill: Backfill, plan: BackfillPlan, since: datetime, sender: Con
     pipe: Any = _Pipe(sender.send)
     clean = False
     try:
-        with _sigterm_raises():
+        with stoppable():
+            unblock()
+            prepare()
             clean = work(backfill, plan, since, pipe, pipe.loaded, stopping)
         pipe.finished(clean)
     except Stopped:
         raise SystemExit(1) from None
+    except BackfillError as error:
+        pipe.broken(error)
+    except Exception as error:  # noqa: BLE001
+        # Any type may fail to pickle, and its text may hold the password.
+        pipe.broken(BackfillError(backfill.target.redact(f"{type(error).__name__}: {line(error)}")))
     finally:
         sender.close()
-
-
-@contextmanager
-def _sigterm_raises() -> Iterator[None]:
-    """SIGTERM raises :class:`Stopped` in the main thread, so that the attempt in flight gives its chunk back."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def raise_stopped(signum: int, frame: FrameType | None) -> None:
-        # A second one must not cut the clean-up of the first short.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise Stopped
-
-    previous = signal.signal(signal.SIGTERM, raise_stopped)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)

@@ -82,7 +82,7 @@ def extract(
     try:
         if stored_schema is not None:
             pipeline.schemas.save_schema(stored_schema)
-        bounds = TimeIntervalContext(interval=(interval.start, interval.end), allow_external_schedulers=True)
+        bounds = TimeIntervalContext(interval=interval.instants, allow_external_schedulers=True)
         with Container().injectable_context(bounds):
             pipeline.extract(source)
         normalized = pipeline.normalize()
@@ -93,13 +93,12 @@ def extract(
         [load_id] = load_ids
         jobs = pipeline.get_load_package_info(load_id).jobs["new_jobs"]
         own = set(schema.dlt_table_names())
+        counts = normalized.row_counts if normalized else {}
         return Package(
             schema=schema.clone(),
             load_id=load_id,
             files=tuple(LoadFile(table=job.job_file_info.table_name, path=job.file_path) for job in jobs),
-            row_counts={
-                table: count for table, count in (normalized.row_counts if normalized else {}).items() if table not in own
-            },
+            row_counts={table: count for table, count in counts.items() if table not in own},
         )
     finally:
         pipeline.deactivate()
@@ -107,7 +106,7 @@ def extract(
 
 def _collector(check: Callable[[], None]) -> Any:
     """dlt reports every page it has drawn to a collector, which makes it the place to stop an attempt at."""
-    from dlt.common.runtime.collector import Collector
+    from dlt.common.runtime.collector_base import Collector
 
     class StopWhenLost(Collector):
         def update(self, name: str, inc: int = 1, *args: Any, **kwargs: Any) -> None:

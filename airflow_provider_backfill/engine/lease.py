@@ -7,6 +7,7 @@ import threading
 import time
 from types import TracebackType
 
+from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.destinations.base import Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import Claim
@@ -69,10 +70,9 @@ class Heartbeat:
             except ClaimLostError as error:
                 self._lost = error
                 return
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 # The database may be back before the lease is over; check() decides.
-                log.warning(
-                    "lease of chunk %s was not renewed: %s", self._claim.chunk_id, self._target.redact(str(error))
-                )
+                reason = self._target.redact(line(error))
+                log.warning("lease of chunk %s was not renewed: %s", self._claim.chunk_id, reason)
                 continue
             self._renewed_at = asked_at

@@ -7,14 +7,15 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
+from airflow_provider_backfill._text import masked
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE, Session, Target
+from airflow_provider_backfill.engine.intervals import Interval, bound_text
 from airflow_provider_backfill.engine.plan import BackfillPlan
 from airflow_provider_backfill.engine.queries import load_queries
 from airflow_provider_backfill.engine.records import ChunkRow, Claim, Claimant
-from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.exceptions import (
     ChunkHeldError,
     ChunkMissingError,
@@ -40,6 +41,8 @@ OWN_COLUMNS: Mapping[str, str] = {
     "updated_at": "TIMESTAMPTZ",
 }
 
+#: What the statement ``stored_inputs`` reads, in its order.
+_INPUTS = ("source_section", "resource_name", "backfill_from", "backfill_to", "chunk_size")
 _COLUMNS = tuple(field.name for field in fields(ChunkRow))
 ERROR_LIMIT = 1_000
 
@@ -57,7 +60,9 @@ class Ledger:
         self._target = target
         self._queries = load_queries("ledger.sql")
 
-    def _run(self, name: str, parameters: Mapping[str, Any] | None = None, **words: str) -> list[tuple[Any, ...]]:
+    def _run(
+        self, name: str, parameters: Mapping[str, Any] | None = None, **words: str
+    ) -> list[tuple[Any, ...]]:
         dialect = self._target.dialect
         statement = self._queries[name].format(ledger=self._target.ledger, **dialect.fragments, **words)
         return self._session.execute(statement, parameters)
@@ -145,8 +150,8 @@ class Ledger:
             return
         wanted = _inputs(plan)
         for row in self._run("stored_inputs", {"backfill_id": plan.backfill_id}):
-            stored = dict(zip(("source_section", "resource_name", "backfill_from", "backfill_to", "chunk_size"), row))
-            differences = {name: (value, wanted[name]) for name, value in stored.items() if value != wanted[name]}
+            stored = zip(_INPUTS, row, strict=True)
+            differences = {name: (value, wanted[name]) for name, value in stored if value != wanted[name]}
             if differences:
                 raise PlanConflictError(plan.backfill_id, differences)
         overlaps = self._run("foreign_chunks", wanted)
@@ -159,8 +164,8 @@ class Ledger:
         chunks = [
             {
                 "chunk_id": chunk.chunk_id,
-                "chunk_from": chunk.interval.start.isoformat(),
-                "chunk_to": chunk.interval.end.isoformat(),
+                "chunk_from": bound_text(chunk.interval.start),
+                "chunk_to": bound_text(chunk.interval.end),
                 "run_id": chunk.run_id,
             }
             for chunk in plan.chunks
@@ -174,16 +179,23 @@ class Ledger:
 
         Raises:
             ChunkHeldError: A live claim, this chunk's or one of the same source that overlaps it, stands.
+            ChunkMissingError: There is no such row any more.
         """
         with self._locked(f"claim|{row.source_section}"):
-            self._run("lapse", {"source_section": row.source_section})
             claim = self._claim(row.backfill_id, row.chunk_id, claimant, lease_seconds)
-            holders = [] if claim else self._run("holder", {"backfill_id": row.backfill_id, "chunk_id": row.chunk_id})
+            keys = {"backfill_id": row.backfill_id, "chunk_id": row.chunk_id}
+            holders = [] if claim else self._run("holder", keys)
         if claim:
             return claim
-        holder, expires_at, left = holders[0] if holders else (None, None, None)
+        if not holders:
+            # Completed since the row was read, or its lease ran out just now: whoever asks again finds out.
+            holders = [(self.chunk(**keys).claimed_by, self.clock(), 0)]
+        holder, expires_at, left = holders[0]
         raise ChunkHeldError(
-            chunk=row.chunk_id, holder=holder, lease_expires_at=expires_at, seconds_left=left and float(left)
+            chunk=row.chunk_id,
+            holder=holder,
+            lease_expires_at=expires_at and expires_at.astimezone(UTC),
+            seconds_left=None if left is None else float(left),
         )
 
     def claim_next(
@@ -198,17 +210,19 @@ class Ledger:
             since: When this run began, by the database's clock: what failed later has had its turn.
         """
         with self._locked(f"claim|{plan.source_name}"):
-            self._run("lapse", {"source_section": plan.source_name})
             [(chunk_id,)] = self._run("next_chunk", {"backfill_id": plan.backfill_id, "since": since})
             return self._claim(plan.backfill_id, chunk_id, claimant, lease_seconds) if chunk_id else None
 
-    def _claim(self, backfill_id: str, chunk_id: str, claimant: Claimant, lease_seconds: float) -> Claim | None:
+    def _claim(
+        self, backfill_id: str, chunk_id: str, claimant: Claimant, lease_seconds: float
+    ) -> Claim | None:
+        keys = {"backfill_id": backfill_id, "chunk_id": chunk_id}
+        self._run("lapse", keys)
         token = secrets.token_hex(8)
         rows = self._run(
             "claim",
             {
-                "backfill_id": backfill_id,
-                "chunk_id": chunk_id,
+                **keys,
                 "token": token,
                 "lease_seconds": lease_seconds,
                 "claimed_by": claimant.claimed_by,
@@ -252,8 +266,10 @@ class Ledger:
 
     def fail(self, claim: Claim, error: str, *, will_retry: bool | None = None) -> None:
         """Give the chunk back as ``failed``, with a one-line reason."""
-        line = " ".join(self._target.redact(error).split())[:ERROR_LIMIT]
-        self._guarded("fail", claim, error=line, will_retry=will_retry)
+        text = masked(self._target.redact(error))
+        # Databases refuse NUL and lone surrogates, which would keep the chunk from being given back.
+        words = "".join(char if char.isprintable() else " " for char in text).split()
+        self._guarded("fail", claim, error=" ".join(words)[:ERROR_LIMIT], will_retry=will_retry)
 
     def restate(self, backfill_id: str, chunk_id: str) -> None:
         """``completed -> pending``: the next version of the chunk replaces the rows of this one.
@@ -266,7 +282,8 @@ class Ledger:
 
     def live_tokens(self, source_section: str) -> frozenset[str]:
         """Tokens of the claims that live, so that only what nobody uses is cleaned up."""
-        return frozenset(str(token) for (token,) in self._run("live_tokens", {"source_section": source_section}))
+        rows = self._run("live_tokens", {"source_section": source_section})
+        return frozenset(str(token) for (token,) in rows)
 
 
 def _inputs(plan: BackfillPlan) -> dict[str, Any]:

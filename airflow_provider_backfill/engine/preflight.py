@@ -27,11 +27,11 @@ def cursor_of(resource: DltResource) -> Any | None:
 
 def disposition_of(resource: DltResource) -> tuple[str, str | None]:
     """The write disposition and the merge strategy, as far as they are declared."""
-    declared = resource.write_disposition
+    declared: Any = resource.write_disposition
     if isinstance(declared, dict):
         return str(declared.get("disposition")), declared.get("strategy")
-    hints = resource._hints or {}
-    return str(declared), hints.get("x-merge-strategy")  # type: ignore[return-value]
+    hints: Any = resource._hints or {}
+    return str(declared), hints.get("x-merge-strategy")
 
 
 def no_cursor(resource: DltResource) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def not_schedulable(resource: DltResource) -> Iterator[Finding]:
         yield Finding(
             rule="not-schedulable",
             resource=resource.name,
-            message="its incremental has allow_external_schedulers=False, so every chunk would load all of its rows",
+            message="its incremental has allow_external_schedulers=False, so every chunk would load all rows",
             remedy="remove that argument or set it to True",
         )
 
@@ -88,12 +88,17 @@ def keyless_merge(resource: DltResource) -> Iterator[Finding]:
         yield Finding(
             rule="keyless-merge",
             resource=resource.name,
-            message=f"it merges into table {resource.table_name!s} without a key, so loading it again doubles rows",
+            message=f"it merges into table {resource.table_name!s} without a key, so a retry doubles rows",
             remedy="declare primary_key or merge_key, or use 'append'",
         )
 
 
-RULES: tuple[Callable[[DltResource], Iterator[Finding]], ...] = (no_cursor, not_schedulable, replaces, keyless_merge)
+RULES: tuple[Callable[[DltResource], Iterator[Finding]], ...] = (
+    no_cursor,
+    not_schedulable,
+    replaces,
+    keyless_merge,
+)
 
 
 def preflight(source: DltSource) -> None:
@@ -103,7 +108,10 @@ def preflight(source: DltSource) -> None:
         PreflightError: With all findings.
     """
     findings = [
-        finding for resource in source.selected_resources.values() for rule in RULES for finding in rule(resource)
+        finding
+        for resource in source.selected_resources.values()
+        for rule in RULES
+        for finding in rule(resource)
     ]
     if findings:
         raise PreflightError(findings)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.extract import Package
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import Claim
-from airflow_provider_backfill.engine.stage import read_stored_schema
+from airflow_provider_backfill.engine.stage import read_stored_schema, table_chains
 
 if TYPE_CHECKING:
     from dlt.common.schema import Schema
@@ -31,7 +32,7 @@ def migrate(
     target: Target,
     chains: Mapping[str, list[str]],
     stored: Schema | None,
-) -> None:
+) -> Schema:
     """Give the user's tables what this load needs, and store the schema; attempts take turns.
 
     Args:
@@ -41,22 +42,40 @@ def migrate(
         chains: The tables of this load.
         stored: The stored schema that the attempt was extracted on.
 
+    Returns:
+        The schema as stored now, which may hold tables and columns of other loads.
+
     Raises:
         SchemaMovedError: The stored schema moved on, and the files do not fit it.
     """
-    if stored is not None and stored.stored_version_hash == client.schema.stored_version_hash:
-        return
+    ours = client.schema
+    if stored is not None and stored.stored_version_hash == ours.stored_version_hash:
+        return ours
     with target.dialect.exclusive(target), session.transaction():
         target.dialect.lock(session, publish_lock(target))
-        newest = read_stored_schema(client, client.schema.name)
-        if newest is not None and (stored is None or newest.stored_version_hash != stored.stored_version_hash):
-            client.schema = _joined(newest, client.schema)
-        client.initialize_storage()
+        newest = read_stored_schema(client, ours.name)
+        moved = newest is not None and (
+            stored is None or newest.stored_version_hash != stored.stored_version_hash
+        )
+        schema = _joined(newest, ours, chains) if newest is not None and moved else ours
         tables = {table for chain in chains.values() for table in chain}
-        client.update_stored_schema(only_tables=tables | set(client.schema.dlt_table_names()))
+        with _speaking_for(client, schema):
+            client.initialize_storage()
+            client.update_stored_schema(only_tables=tables | set(schema.dlt_table_names()))
+        return schema
 
 
-def _joined(newest: Schema, ours: Schema) -> Schema:
+@contextmanager
+def _speaking_for(client: SqlJobClientWithStagingDataset, schema: Schema) -> Iterator[None]:
+    """The client works on another schema meanwhile; what leaves the stage has the attempt's own columns."""
+    ours, client.schema = client.schema, schema
+    try:
+        yield
+    finally:
+        client.schema = ours
+
+
+def _joined(newest: Schema, ours: Schema, chains: Mapping[str, list[str]]) -> Schema:
     """The stored schema with our tables added."""
     for name, table in ours.tables.items():
         theirs = newest.tables.get(name, {}).get("columns", {})
@@ -64,6 +83,10 @@ def _joined(newest: Schema, ours: Schema) -> Schema:
             their_type = theirs.get(column_name, {}).get("data_type")
             if their_type and column.get("data_type") and column["data_type"] != their_type:
                 raise SchemaMovedError(f"{name}.{column_name} is {their_type} now")
+    for root, chain in table_chains(newest, [root for root in chains if root in newest.tables]).items():
+        unknown = set(chain) - set(chains[root]) - set(ours.tables)
+        if unknown:
+            raise SchemaMovedError(f"{root} has nested tables by now that must be merged too: {unknown}")
     joined = newest.clone()
     joined.update_schema(ours)
     joined._bump_version()
@@ -77,8 +100,18 @@ def publish(
     claim: Claim,
     package: Package,
     chains: Mapping[str, list[str]],
+    recorded: Schema,
 ) -> None:
     """Complete the claim and publish its rows, or do neither.
+
+    Args:
+        client: dlt's client, whose staging dataset is the stage.
+        session: A session on the client's connection.
+        target: Where the rows go.
+        claim: The claim that the attempt holds.
+        package: What was extracted.
+        chains: The tables of this load.
+        recorded: The stored schema that ``_dlt_loads`` refers to.
 
     Raises:
         ClaimLostError: The claim is somebody else's by now; nothing was published.
@@ -90,11 +123,12 @@ def publish(
         # First, so that a lost claim stops here, and a rival that asks for the chunk waits for the outcome.
         Ledger(session, target).complete(claim, package.records, [package.load_id] if package.load_id else [])
         if claim.superseded:
-            _delete_loads(client, session, claim.superseded)
+            _delete_loads(client, claim.superseded)
         for statement in statements:
             client.sql_client.execute_sql(statement)
         if package.load_id:
-            client.complete_load(package.load_id)
+            with _speaking_for(client, recorded):
+                client.complete_load(package.load_id)
 
 
 def _statements(client: SqlJobClientWithStagingDataset, chain: Sequence[str]) -> list[str]:
@@ -107,37 +141,27 @@ def _statements(client: SqlJobClientWithStagingDataset, chain: Sequence[str]) ->
     return SqlStagingCopyFollowupJob.generate_sql(tables, client.sql_client)
 
 
-def _delete_loads(client: SqlJobClientWithStagingDataset, session: Session, load_ids: Sequence[str]) -> None:
+def _delete_loads(client: SqlJobClientWithStagingDataset, load_ids: Sequence[str]) -> None:
     """Delete the rows of earlier loads, nested rows by their parents, deepest first."""
     from dlt.common.schema.utils import get_nested_tables, is_nested_table
 
     sql = client.sql_client
+    load_id, row_id, parent_id = (
+        client.schema.naming.normalize_identifier(name)
+        for name in ("_dlt_load_id", "_dlt_id", "_dlt_parent_id")
+    )
     marks = ", ".join("%s" for _ in load_ids)
-    loads = client.schema.naming.normalize_identifier("_dlt_load_id")
-    row_id, parent_id = (client.schema.naming.normalize_identifier(name) for name in ("_dlt_id", "_dlt_parent_id"))
     for root in client.schema.data_tables(seen_data_only=True):
-        if is_nested_table(root) or loads not in root["columns"]:
+        if is_nested_table(root) or load_id not in root["columns"]:
             continue
-        chosen = {
-            root["name"]: (
-                f"SELECT {sql.escape_column_name(row_id)} FROM {sql.make_qualified_table_name(root['name'])}"
-                f" WHERE {sql.escape_column_name(loads)} IN ({marks})"
-            )
-        }
-        nested = [table for table in get_nested_tables(client.schema.tables, root["name"]) if "parent" in table]
-        for table in nested:
-            chosen[table["name"]] = (
-                f"SELECT {sql.escape_column_name(row_id)} FROM {sql.make_qualified_table_name(table['name'])}"
-                f" WHERE {sql.escape_column_name(parent_id)} IN ({chosen[table['parent']]})"
-            )
-        for table in reversed(nested):
-            sql.execute_sql(
-                f"DELETE FROM {sql.make_qualified_table_name(table['name'])}"
-                f" WHERE {sql.escape_column_name(parent_id)} IN ({chosen[table['parent']]})",
-                *load_ids,
-            )
-        sql.execute_sql(
-            f"DELETE FROM {sql.make_qualified_table_name(root['name'])}"
-            f" WHERE {sql.escape_column_name(loads)} IN ({marks})",
-            *load_ids,
-        )
+        chain = get_nested_tables(client.schema.tables, str(root["name"]))
+        doomed: dict[str, str] = {}
+        for table in chain:
+            name = str(table["name"])
+            condition = f"{sql.escape_column_name(load_id)} IN ({marks})"
+            if table is not root:
+                parents = f"SELECT {sql.escape_column_name(row_id)} FROM {doomed[str(table['parent'])]}"
+                condition = f"{sql.escape_column_name(parent_id)} IN ({parents})"
+            doomed[name] = f"{sql.make_qualified_table_name(name)} WHERE {condition}"
+        for rows in reversed(doomed.values()):
+            sql.execute_sql(f"DELETE FROM {rows}", *load_ids)

@@ -117,11 +117,23 @@ class Runner:
             on_claim(claim)
         return self.attempt(claim, row.source_section, will_retry=will_retry)
 
-    def attempt(self, claim: Claim, source_name: str, *, will_retry: bool | None = None) -> Outcome:
-        """Load a chunk that is claimed; raises as :meth:`run_chunk` does."""
+    def attempt(
+        self,
+        claim: Claim,
+        source_name: str,
+        *,
+        will_retry: bool | None = None,
+        on_start: Callable[[], None] | None = None,
+    ) -> Outcome:
+        """Load a chunk that is claimed; raises as :meth:`run_chunk` does.
+
+        ``on_start`` is called once whatever it raises gives the chunk back.
+        """
         began = time.monotonic()
         attempt = _Attempt(self, claim, stage_prefix(self.target, source_name) + claim.token)
         try:
+            if on_start:
+                on_start()
             attempt.run()
         except BaseException as error:
             if not attempt.settle(error, will_retry) or not isinstance(error, Exception):
@@ -157,7 +169,8 @@ class _Attempt:
         with Heartbeat(self._target, self._claim, self._runner.settings) as heartbeat:
             for number in range(1, TRIES + 1):
                 try:
-                    return self._load(os.path.join(self._directory, str(number)), heartbeat)
+                    self._load(os.path.join(self._directory, str(number)), heartbeat)
+                    return
                 except SchemaMovedError as error:
                     if number == TRIES:
                         raise
@@ -181,6 +194,7 @@ class _Attempt:
         self.records = package.records
         self.bytes = sum(os.path.getsize(file.path) for file in package.files)
         chains = table_chains(package.schema, [file.table for file in package.files])
+        recorded = package.schema
         with open_client(self._target, self._stage, package.schema, wait) as (client, session):
             if package.load_id:
                 self._staged = True
@@ -188,11 +202,13 @@ class _Attempt:
                 heartbeat.check()
                 if stored is None or stored.stored_version_hash != package.schema.stored_version_hash:
                     with self._target.connect(wait) as guard:
-                        migrate(client, guard, self._target, chains, stored)
+                        recorded = migrate(client, guard, self._target, chains, stored)
             heartbeat.check()
             # The row is locked while the rows are published; a renewal would only wait for that.
             heartbeat.stop()
-            self._giving_way(lambda: publish(client, session, self._target, self._claim, package, chains))
+            self._giving_way(
+                lambda: publish(client, session, self._target, self._claim, package, chains, recorded)
+            )
             if self._staged:
                 self._target.dialect.drop_schema(session, self._stage)
                 self._staged = False
@@ -223,8 +239,8 @@ class _Attempt:
                     ledger.fail(self._claim, reason, will_retry=will_retry)
                 except ClaimLostError:
                     row = ledger.chunk(self._claim.backfill_id, self._claim.chunk_id)
-                    return row.status == ChunkStatus.COMPLETED and row.claim_token == self._claim.token
-        except Exception as trouble:
+                    return row.status is ChunkStatus.COMPLETED and row.claim_token == self._claim.token
+        except Exception as trouble:  # noqa: BLE001
             log.warning(
                 "chunk %s could not be given back and stays claimed until its lease runs out: %s",
                 self._claim.chunk_id,
@@ -240,14 +256,16 @@ class _Attempt:
         try:
             with self._target.connect(self._runner.settings.file_lock_timeout_seconds) as session:
                 self._target.dialect.drop_schema(session, self._stage)
-        except Exception as trouble:
-            log.warning("stage %s is left for the next run to drop: %s", self._stage, self._target.redact(str(trouble)))
+        except Exception as trouble:  # noqa: BLE001
+            reason = self._target.redact(line(trouble))
+            log.warning("stage %s is left for the next run to drop: %s", self._stage, reason)
 
 
 def innermost(error: BaseException) -> BaseException:
     """The error that started it: dlt wraps what a source or a database raises several times."""
     while True:
-        cause = error.__cause__ or getattr(error, "dbapi_exception", None) or getattr(error, "exception", None)
+        wrapped = getattr(error, "dbapi_exception", None) or getattr(error, "exception", None)
+        cause = error.__cause__ or wrapped
         if not isinstance(cause, BaseException) or cause is error:
             return error
         error = cause

@@ -66,7 +66,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
-        """Read Airflow's own variables (``AIRFLOW__CHUNKED_BACKFILL__LEASE_SECONDS``) without importing it."""
+        """Read Airflow's variables, ``AIRFLOW__CHUNKED_BACKFILL__LEASE_SECONDS``, without importing it."""
         variables = os.environ if environ is None else environ
         return cls.read(lambda option: variables.get(f"AIRFLOW__{SECTION.upper()}__{option.upper()}"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -12,7 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill._text import line
-from airflow_provider_backfill.exceptions import PreflightError, SourceImportError, SourceNotFoundError
+from airflow_provider_backfill.exceptions import (
+    PreflightError,
+    SourceArgumentsError,
+    SourceImportError,
+    SourceNotFoundError,
+)
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -46,27 +52,46 @@ class SourceSpec:
         Raises:
             SourceNotFoundError: There is no such module, attribute or resource.
             SourceImportError: The module raised when it was imported.
+            SourceArgumentsError: The source does not take the arguments, or lacks one.
         """
         from dlt.extract.resource import DltResource
         from dlt.extract.source import DltSource
 
         found = _resolve(self.reference) if isinstance(self.reference, str) else self.reference
-        if callable(found) and not isinstance(found, DltResource | DltSource):
-            found = found(**self.arguments)
-        elif isinstance(found, DltResource) and self.arguments:
-            found = found(**self.arguments)
+        made = isinstance(found, DltResource | DltSource)
+        if callable(found) and (self.arguments or not made):
+            found = self._call(found)
+        elif self.arguments:
+            raise SourceArgumentsError(self.label, "it is made already and takes no arguments")
         if isinstance(found, DltResource):
             found = _wrap(found, self.name)
         if not isinstance(found, DltSource):
             raise SourceNotFoundError(
-                self.label, f"it is a {type(found).__name__}, not a dlt source", "pass a @dlt.source or @dlt.resource"
+                self.label, f"it is a {type(found).__name__}", "pass a @dlt.source or a @dlt.resource"
             )
         source = found.clone(with_name=_schema_name(self.name)) if self.name else found.clone()
         unknown = sorted(set(self.resources) - set(source.resources))
         if unknown:
             known = ", ".join(sorted(source.resources))
-            raise SourceNotFoundError(self.label, f"it has no resource {', '.join(unknown)}", f"pass any of: {known}")
+            reason = f"it has no resource {', '.join(unknown)}"
+            raise SourceNotFoundError(self.label, reason, f"pass any of: {known}")
         return source.with_resources(*self.resources) if self.resources else source
+
+    def _call(self, function: Callable[..., Any]) -> Any:
+        from dlt.common.configuration.exceptions import ConfigFieldMissingException
+
+        signature = inspect.signature(function)
+        try:
+            signature.bind(**self.arguments)
+        except TypeError as error:
+            remedy = f"it takes: {', '.join(signature.parameters) or 'none'}"
+            raise SourceArgumentsError(self.label, line(error), remedy) from None
+        try:
+            return function(**self.arguments)
+        except ConfigFieldMissingException as error:
+            reason = f"dlt finds no value for {', '.join(error.fields)}"
+            remedy = "pass it as an argument, or set it in dlt's configuration"
+            raise SourceArgumentsError(self.label, reason, remedy) from error
 
     def source_name(self, source: DltSource) -> str:
         """The name that identities are made from.
@@ -76,7 +101,8 @@ class SourceSpec:
         """
         name = str(self.name or source.name)
         if not name or set(name) & set(":,|"):
-            raise SourceNotFoundError(name, "a source's name may not have : , or | in it", "pass another source name")
+            reason = "a source's name may not have : , or | in it"
+            raise SourceNotFoundError(name, reason, "pass another source name")
         return name
 
     @property
@@ -84,7 +110,8 @@ class SourceSpec:
         """The reference as text, for messages."""
         if isinstance(self.reference, str):
             return self.reference
-        return str(getattr(self.reference, "__qualname__", None) or getattr(self.reference, "name", self.reference))
+        name = getattr(self.reference, "__qualname__", None) or getattr(self.reference, "name", None)
+        return str(name or type(self.reference).__name__)
 
 
 def _wrap(resource: Any, name: str | None) -> DltSource:
@@ -136,7 +163,7 @@ def _import_file(reference: str, path: str) -> ModuleType:
         raise SourceNotFoundError(reference, f"there is no file {path}")
     name = os.path.splitext(os.path.basename(path))[0]
     loaded = sys.modules.get(name)
-    if loaded is not None and os.path.abspath(getattr(loaded, "__file__", None) or "") == os.path.abspath(path):
+    if loaded is not None and os.path.abspath(str(getattr(loaded, "__file__", ""))) == os.path.abspath(path):
         return loaded
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -31,7 +31,7 @@ def stage_prefix(target: Target, source_name: str) -> str:
 def open_client(
     target: Target, stage: str, schema: Schema, wait_seconds: float
 ) -> Iterator[tuple[SqlJobClientWithStagingDataset, Session]]:
-    """dlt's client for the target with the stage as its staging dataset, and a session on the same connection."""
+    """dlt's client for the target, with the stage as staging dataset, and a session on its connection."""
     from dlt.dataset.utils import get_destination_clients
 
     dialect = target.dialect
@@ -67,17 +67,19 @@ def table_chains(schema: Schema, tables: Sequence[str]) -> Mapping[str, list[str
     chains: dict[str, list[str]] = {}
     for name in tables:
         root = get_root_table(schema.tables, name)
-        if root["name"] not in chains:
-            whole = root.get("write_disposition") == "merge"
-            chains[root["name"]] = [
-                table["name"]
-                for table in get_nested_tables(schema.tables, root["name"])
-                if table["name"] in present or (whole and has_table_seen_data(table))
-            ]
+        root_name = str(root["name"])
+        whole = root.get("write_disposition") == "merge"
+        chains[root_name] = [
+            str(table["name"])
+            for table in get_nested_tables(schema.tables, root_name)
+            if table["name"] in present or (whole and has_table_seen_data(table))
+        ]
     return chains
 
 
-def load_stage(client: SqlJobClientWithStagingDataset, package: Package, chains: Mapping[str, list[str]]) -> None:
+def load_stage(
+    client: SqlJobClientWithStagingDataset, package: Package, chains: Mapping[str, list[str]]
+) -> None:
     """Create the stage and load the package's files into it."""
     assert package.load_id is not None
     with client.with_staging_dataset():
@@ -86,7 +88,9 @@ def load_stage(client: SqlJobClientWithStagingDataset, package: Package, chains:
         statements, _ = client._build_schema_update_sql([(table, {}) for table in tables])
         client.sql_client.execute_many(statements)
         for file in package.files:
-            job: Any = client.create_load_job(client.prepare_load_table(file.table), file.path, package.load_id)
+            job: Any = client.create_load_job(
+                client.prepare_load_table(file.table), file.path, package.load_id
+            )
             job.set_run_vars(package.load_id, client.schema, client.prepare_load_table(file.table))
             # run_managed() opens a connection a file and hides what went wrong; the open one serves.
             job._job_client = client
@@ -96,7 +100,7 @@ def load_stage(client: SqlJobClientWithStagingDataset, package: Package, chains:
 def drop_leftovers(session: Session, target: Target, source_name: str, work_root: str) -> list[str]:
     """Drop stages and working directories whose claim is gone; returns the names of the stages.
 
-    What stands is listed before the live claims are read, so that a stage begun meanwhile is not taken for dead.
+    What stands is listed before the live claims are read, lest a stage begun meanwhile be taken for dead.
     """
     prefix = stage_prefix(target, source_name)
     stages = target.dialect.schemas(session, prefix)

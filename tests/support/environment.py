@@ -28,6 +28,8 @@ def _isolate() -> None:
         "DLT_DATA_DIR": str(HOME / "dlt"),
         "DLT_PROJECT_DIR": str(HOME / "dlt"),
         "NO_COLOR": "1",
+        # dlt imports Airflow to look for secrets in its variables, six seconds in every process.
+        "PROVIDERS__ENABLE_AIRFLOW_SECRETS": "false",
         "RUNTIME__DLTHUB_TELEMETRY": "false",
         "RUNTIME__LOG_LEVEL": "WARNING",
     }

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import importlib.util
 import os
 import pwd
 import secrets
 import shutil
 import signal
-import socket
 import stat
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.support.processes import die_with_parent, free_port
 
 _SETTINGS = {
     "fsync": "off",
@@ -109,7 +107,7 @@ class Postgres:
             atexit.register(self.stop)
             self._make_cluster()
         for _ in range(_START_ATTEMPTS):
-            port = self.port or _free_port()
+            port = self.port or free_port()
             self._launch(port)
             if self._wait_until_ready():
                 self.port = port
@@ -202,7 +200,7 @@ class Postgres:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_parent(),
+                preexec_fn=die_with_parent(signal.SIGINT),
                 # Ctrl-C in a terminal belongs to the program under test, not to its database.
                 start_new_session=True,
                 **self._identity(),
@@ -312,19 +310,3 @@ def _can_run(program: Path, account: pwd.struct_passwd) -> bool:
     except PermissionError:
         return False
     return done.returncode == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _die_with_parent() -> Any:
-    """Have Linux stop the server when this process dies without a chance to do so (kill -9)."""
-    # The kernel watches the thread that forked, not the process, so only the main thread may ask.
-    if not sys.platform.startswith("linux") or threading.current_thread() is not threading.main_thread():
-        return None
-    prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(1, signal.SIGINT)

@@ -7,13 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urlsplit
 
 from airflow_provider_backfill.engine.queries import bind
-
-if TYPE_CHECKING:
-    from dlt.common.destination import AnyDestination
 
 LEDGER_TABLE = "_dlt_backfills"
 
@@ -62,8 +59,12 @@ class Dialect(ABC):
     single_process: ClassVar[bool] = False
 
     @abstractmethod
-    def connect(self, target: Target, wait_seconds: float) -> AbstractContextManager[Session]:
+    def connect(
+        self, target: Target, wait_seconds: float, *, read_only: bool = False
+    ) -> AbstractContextManager[Session]:
         """Open a connection, waiting for an exclusive one at most ``wait_seconds``.
+
+        With ``read_only`` the database itself refuses to write.
 
         Raises:
             LedgerBusyError: Another process kept the database to itself for longer.
@@ -73,6 +74,10 @@ class Dialect(ABC):
     @abstractmethod
     def lock(self, session: Session, key: str, *, shared: bool = False) -> None:
         """Take the lock ``key`` until the end of the transaction."""
+
+    def exists(self, target: Target) -> bool:
+        """Whether there is a database to look into, where connecting would make an empty one."""
+        return True
 
     def quote(self, identifier: str) -> str:
         return '"' + identifier.replace('"', '""') + '"'
@@ -86,10 +91,10 @@ class Dialect(ABC):
         """The table's column names in order; empty when there is no such table."""
 
     @abstractmethod
-    def build_destination(self, credentials: Any) -> AnyDestination:
-        """A dlt destination for what :meth:`connect` takes, or for an open connection."""
+    def build_destination(self, credentials: str) -> Any:
+        """A dlt destination for what :meth:`connect` takes."""
 
-    def destination(self, target: Target, native: Any | None = None, **options: Any) -> AnyDestination:
+    def destination(self, target: Target, native: Any | None = None, **options: Any) -> Any:
         """The dlt destination of an attempt.
 
         Args:
@@ -122,7 +127,7 @@ class Dialect(ABC):
         session.execute(f"CREATE SCHEMA IF NOT EXISTS {self.quote(schema)}")
 
     def is_conflict(self, error: BaseException) -> bool:
-        """Whether the database gave up this transaction for another one, so that it may simply be tried again."""
+        """Whether the database ended this transaction in favour of another one; it may be tried again."""
         return False
 
 
@@ -142,8 +147,12 @@ class Target:
     dataset_name: str
     destination: Any = field(default=None, repr=False, compare=False)
 
-    def connect(self, wait_seconds: float) -> AbstractContextManager[Session]:
-        return self.dialect.connect(self, wait_seconds)
+    def connect(self, wait_seconds: float, *, read_only: bool = False) -> AbstractContextManager[Session]:
+        return self.dialect.connect(self, wait_seconds, read_only=read_only)
+
+    def exists(self) -> bool:
+        """Whether there is a database to look into, where connecting would make an empty one."""
+        return self.dialect.exists(self)
 
     @property
     def ledger(self) -> str:
@@ -163,5 +172,3 @@ class Target:
         plain = unquote(password)
         spellings = {password, plain, quote(plain, safe=""), quote(plain)}
         return sorted(spellings, key=len, reverse=True)
-
-

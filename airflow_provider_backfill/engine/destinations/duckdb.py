@@ -7,13 +7,10 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from airflow_provider_backfill.engine.destinations.base import Dialect, Session, Target
 from airflow_provider_backfill.exceptions import LedgerBusyError, LedgerUnreachableError
-
-if TYPE_CHECKING:
-    from dlt.common.destination import AnyDestination
 
 _HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
@@ -58,12 +55,12 @@ class Duckdb(Dialect):
     # dlt's own choice, INSERT statements, takes 10 s for 86,400 rows where parquet takes 0.4 s.
     loader_file_format = "parquet"
     single_process = True
-    fragments = {
+    fragments: ClassVar[Mapping[str, str]] = {
         "now": "now()",
         "resources_meet": _meet("other.resource_name", "CAST(:resource_name AS TEXT)"),
         "resources_meet_mine": _meet("other.resource_name", "mine.resource_name"),
         "planned_chunks": (
-            "(SELECT unnest(from_json(CAST(:chunks AS JSON), '[{\"chunk_id\": \"VARCHAR\","
+            '(SELECT unnest(from_json(CAST(:chunks AS JSON), \'[{"chunk_id": "VARCHAR",'
             ' "chunk_from": "TIMESTAMPTZ", "chunk_to": "TIMESTAMPTZ", "run_id": "VARCHAR"}]\'),'
             " recursive := true))"
         ),
@@ -76,12 +73,15 @@ class Duckdb(Dialect):
         return os.path.abspath(path) if path and path != ":memory:" else path
 
     @contextmanager
-    def connect(self, target: Target, wait_seconds: float) -> Iterator[Session]:
-        native = _open(target.credentials, wait_seconds)
+    def connect(self, target: Target, wait_seconds: float, *, read_only: bool = False) -> Iterator[Session]:
+        native = _open(target.credentials, wait_seconds, read_only)
         try:
             yield DuckdbSession(native)
         finally:
             native.close()
+
+    def exists(self, target: Target) -> bool:
+        return os.path.exists(target.credentials)
 
     @contextmanager
     def exclusive(self, target: Target) -> Iterator[None]:
@@ -95,7 +95,8 @@ class Duckdb(Dialect):
     def schemas(self, session: Session, prefix: str) -> list[str]:
         rows = session.execute(
             "SELECT schema_name FROM duckdb_schemas()"
-            " WHERE database_name = current_database() AND starts_with(schema_name, :prefix) ORDER BY schema_name",
+            " WHERE database_name = current_database() AND starts_with(schema_name, :prefix)"
+            " ORDER BY schema_name",
             {"prefix": prefix},
         )
         return [str(name) for (name,) in rows]
@@ -109,7 +110,7 @@ class Duckdb(Dialect):
         )
         return [str(name) for (name,) in rows]
 
-    def build_destination(self, credentials: Any) -> AnyDestination:
+    def build_destination(self, credentials: str) -> Any:
         import dlt
 
         return dlt.destinations.duckdb(credentials=credentials)
@@ -120,7 +121,7 @@ class Duckdb(Dialect):
         return isinstance(error, duckdb.TransactionException)
 
 
-def _open(path: str, wait_seconds: float) -> Any:
+def _open(path: str, wait_seconds: float, read_only: bool) -> Any:
     import duckdb
     from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
@@ -132,7 +133,7 @@ def _open(path: str, wait_seconds: float) -> Any:
         reraise=True,
     )
     try:
-        return attempts(duckdb.connect, path)
+        return attempts(duckdb.connect, path, read_only=read_only)
     except duckdb.IOException as error:
         if _is_lock(error):
             held = _HOLDER.search(str(error))

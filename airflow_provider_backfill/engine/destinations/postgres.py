@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from airflow_provider_backfill.engine.destinations.base import Dialect, Session, Target
+from airflow_provider_backfill.engine.destinations.libpq import uri_credentials
 from airflow_provider_backfill.exceptions import LedgerUnreachableError
-
-if TYPE_CHECKING:
-    from dlt.common.destination import AnyDestination
 
 
 class PostgresSession(Session):
@@ -27,6 +26,8 @@ class PostgresSession(Session):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         self.native.autocommit = False
+        # Whatever the database's default: a snapshot from before a wait for a lock misses what its holder did.
+        self.native.isolation_level = "READ COMMITTED"
         try:
             yield
             self.native.commit()
@@ -47,12 +48,12 @@ def _meet(left: str, right: str) -> str:
 
 
 class Postgres(Dialect):
-    """PostgreSQL 12 and later, also behind pgbouncer in transaction mode: every lock ends with its transaction."""
+    """PostgreSQL 12 and later, also behind pgbouncer: every lock ends with its transaction."""
 
     name = "postgres"
     schemes = ("postgresql", "postgres")
     session_class = PostgresSession
-    fragments = {
+    fragments: ClassVar[Mapping[str, str]] = {
         # now() stands still from the begin of a transaction, which may have waited for a lock since.
         "now": "clock_timestamp()",
         "resources_meet": _meet("other.resource_name", "CAST(:resource_name AS text)"),
@@ -64,14 +65,18 @@ class Postgres(Dialect):
     }
 
     @contextmanager
-    def connect(self, target: Target, wait_seconds: float) -> Iterator[Session]:
+    def connect(self, target: Target, wait_seconds: float, *, read_only: bool = False) -> Iterator[Session]:
         import psycopg2
 
         try:
-            native = psycopg2.connect(target.credentials)
+            native = psycopg2.connect(target.credentials, connect_timeout=math.ceil(wait_seconds))
         except psycopg2.OperationalError as error:
             raise LedgerUnreachableError("postgres", target.redact(_one_line(error))) from None
-        native.autocommit = True
+        if read_only:
+            # BEGIN READ ONLY: a setting of the session would outlive it in a pooler's connection.
+            native.set_session(readonly=True)
+        else:
+            native.autocommit = True
         try:
             yield PostgresSession(native)
         finally:
@@ -84,7 +89,8 @@ class Postgres(Dialect):
 
     def schemas(self, session: Session, prefix: str) -> list[str]:
         rows = session.execute(
-            "SELECT nspname FROM pg_catalog.pg_namespace WHERE starts_with(nspname, :prefix) ORDER BY nspname",
+            "SELECT nspname FROM pg_catalog.pg_namespace"
+            " WHERE starts_with(nspname, :prefix) ORDER BY nspname",
             {"prefix": prefix},
         )
         return [str(name) for (name,) in rows]
@@ -97,10 +103,13 @@ class Postgres(Dialect):
         )
         return [str(name) for (name,) in rows]
 
-    def build_destination(self, credentials: Any) -> AnyDestination:
+    def build_destination(self, credentials: str) -> Any:
         import dlt
 
         return dlt.destinations.postgres(credentials=credentials)
+
+    def destination(self, target: Target, native: Any | None = None, **options: Any) -> Any:
+        return super().destination(target, native, credentials=uri_credentials(target.credentials), **options)
 
     def is_conflict(self, error: BaseException) -> bool:
         import psycopg2.errors

@@ -79,14 +79,20 @@ WHERE :source_section IS NULL OR source_section = :source_section
 ORDER BY source_section, backfill_from, backfill_id, chunk_id
 
 -- name: lapse
--- claimed, running -> failed: the holder let its lease run out, so it is dead or cut off.
-UPDATE {ledger} SET
+-- claimed, running -> failed: a holder in the chunk's way that let its lease run out is dead or cut off.
+UPDATE {ledger} AS other SET
     status = 'failed',
     error = 'lease of ' || coalesce(claimed_by, 'unknown') || ' ran out',
     claim_token = NULL, lease_expires_at = NULL, completed_at = {now}, updated_at = {now}
-WHERE source_section = :source_section
-  AND status IN ('claimed', 'running')
-  AND lease_expires_at <= {now}
+WHERE other.status IN ('claimed', 'running')
+  AND other.lease_expires_at <= {now}
+  AND EXISTS (
+    SELECT 1 FROM {ledger} AS mine
+    WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
+      AND other.source_section = mine.source_section
+      AND {resources_meet_mine}
+      AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
+  )
 RETURNING chunk_id
 
 -- name: claim
@@ -110,10 +116,11 @@ WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
 RETURNING attempt, chunk_from, chunk_to, run_id, load_ids
 
 -- name: next_chunk
--- The first chunk that may be claimed; one that failed after :since has had its turn in this run.
+-- The first chunk that may be claimed; one whose attempt failed after :since has had its turn in this run.
 SELECT min(mine.chunk_id) FROM {ledger} AS mine
 WHERE mine.backfill_id = :backfill_id
-  AND (mine.status = 'pending' OR (mine.status = 'failed' AND mine.updated_at <= :since)
+  AND (mine.status = 'pending'
+       OR (mine.status = 'failed' AND (mine.completed_at IS NULL OR mine.completed_at <= :since))
        OR (mine.status IN ('claimed', 'running') AND mine.lease_expires_at <= {now}))
   AND NOT EXISTS (
     SELECT 1 FROM {ledger} AS other

@@ -1,0 +1,118 @@
+"""``chunked-backfill plan``: what a run would do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from airflow_provider_backfill.cli.options import backfill_options, common_options
+from airflow_provider_backfill.cli.output import print_pairs
+from airflow_provider_backfill.cli.request import Request
+from airflow_provider_backfill.engine.backfill import Backfill
+from airflow_provider_backfill.engine.intervals import Interval, bound_text
+from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.plan import BackfillPlan, interval_label
+from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
+
+
+@click.command(short_help="Show what a run would do.")
+@backfill_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.  [default: off]")
+@common_options
+def plan(*, as_json: bool, **options: Any) -> int:
+    """Check a backfill and show its chunks. Nothing is written.
+
+    Takes the options of `run` and refuses what `run` would refuse. Chunks are counted as completed, due (a
+    run would load them; the failed ones are among them) and held by somebody else.
+    """
+    backfill = Request.of(options).backfill()
+    made = backfill.plan()
+    rows = _rows(backfill, made)
+    click.echo(_json(made, rows)) if as_json else print_pairs(_pairs(made, rows))
+    return 0
+
+
+def _rows(backfill: Backfill, plan: BackfillPlan) -> list[ChunkRow] | None:
+    """The plan's rows; None when the dataset has no ledger."""
+    if not backfill.target.exists():
+        return None
+    wait = backfill.settings.file_lock_timeout_seconds
+    with backfill.target.connect(wait, read_only=True) as session:
+        ledger = Ledger(session, backfill.target)
+        return ledger.chunks(plan.backfill_id) if ledger.exists() else None
+
+
+def counts(plan: BackfillPlan, rows: Sequence[ChunkRow]) -> dict[str, int]:
+    """How the plan stands; ``due`` is what a run would load, failed chunks among it."""
+    completed = sum(row.status is ChunkStatus.COMPLETED for row in rows)
+    held = sum(row.held for row in rows)
+    return {
+        "completed": completed,
+        "due": len(plan.chunks) - completed - held,
+        "failed": sum(row.status is ChunkStatus.FAILED or row.lapsed for row in rows),
+        "held": held,
+    }
+
+
+def _json(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> str:
+    window = plan.window
+    document: Mapping[str, Any] = {
+        "backfill_id": plan.backfill_id,
+        "source": plan.source_name,
+        "resources": list(plan.resources) or None,
+        "from": _bound(window.start),
+        "to": _bound(window.end),
+        "timezone": window.timezone,
+        "chunk": str(plan.size),
+        "chunks": len(plan.chunks),
+        "first": _interval(plan.chunks[0].interval),
+        "last": _interval(plan.chunks[-1].interval),
+        "recorded": rows is not None,
+        **counts(plan, rows or ()),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _bound(bound: Any) -> Any:
+    return bound if isinstance(bound, int) else bound_text(bound)
+
+
+def _interval(interval: Interval) -> dict[str, Any]:
+    return {"from": _bound(interval.start), "to": _bound(interval.end)}
+
+
+def _pairs(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> list[tuple[str, str]]:
+    window = plan.window
+    standing = counts(plan, rows or ())
+    pairs = [
+        ("backfill", plan.backfill_id),
+        ("source", plan.source),
+        ("window", _half_open(window.interval)),
+    ]
+    if window.timezone != "UTC":
+        pairs.append((f"in {window.timezone}", interval_label(window.interval, window.timezone)))
+    pairs += [
+        ("chunks", f"{len(plan.chunks)} of {plan.size}"),
+        ("first", _half_open(plan.chunks[0].interval)),
+        ("last", _half_open(plan.chunks[-1].interval)),
+    ]
+    if rows is None:
+        pairs.append(("ledger", "none yet"))
+    pairs += [
+        ("completed", str(standing["completed"])),
+        (
+            "due",
+            f"{standing['due']} ({standing['failed']} failed)"
+            if standing["failed"]
+            else str(standing["due"]),
+        ),
+        ("held", str(standing["held"])),
+    ]
+    return pairs
+
+
+def _half_open(interval: Interval) -> str:
+    return f"[{bound_text(interval.start)} → {bound_text(interval.end)})"

@@ -1,0 +1,136 @@
+"""What the command line asks for, turned into what the engine takes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from airflow_provider_backfill.cli.options import TARGET
+from airflow_provider_backfill.engine.backfill import Backfill
+from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.settings import Settings
+from airflow_provider_backfill.engine.source import SourceSpec
+from airflow_provider_backfill.engine.window import ChunkSize, Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a backfill loads to.
+
+    Args:
+        destination: A URL; None with ``conn_id``.
+        conn_id: An Airflow connection; None with ``destination``.
+        dataset: The dataset, as people name it.
+
+    Raises:
+        click.UsageError: Neither or both are given.
+    """
+
+    destination: str | None
+    conn_id: str | None
+    dataset: str
+
+    def __post_init__(self) -> None:
+        if bool(self.destination) == bool(self.conn_id):
+            raise _misuse("Pass either --destination or --conn-id")
+
+    def target(self) -> Target:
+        """Find the database.
+
+        Raises:
+            TargetError: It cannot carry a backfill.
+            click.UsageError: Airflow has no such connection.
+        """
+        target = (
+            self._from_connection(self.conn_id) if self.conn_id else self._from_url(str(self.destination))
+        )
+        click.get_current_context().meta[TARGET] = target
+        return target
+
+    def _from_url(self, url: str) -> Target:
+        from airflow_provider_backfill.engine.targets import target_from_url
+
+        # dlt imports Airflow where it is installed, to look for secrets there, which takes seconds.
+        os.environ.setdefault("PROVIDERS__ENABLE_AIRFLOW_SECRETS", "false")
+        return target_from_url(url, self.dataset)
+
+    def _from_connection(self, conn_id: str) -> Target:
+        from airflow_provider_backfill.hooks.backfill import BackfillHook
+        from airflow_provider_backfill.version_compat import AirflowNotFoundException
+
+        try:
+            target: Target = BackfillHook(conn_id=conn_id, dataset_name=self.dataset).target
+        except AirflowNotFoundException:
+            raise _misuse(f"Airflow has no connection {conn_id!r}") from None
+        return target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A backfill; the fields are the options.
+
+    Args:
+        source: ``package.module:attribute`` or ``path/to/file.py:attribute``.
+        start: First instant of the window, as text.
+        end: First instant behind it, as text.
+        chunk: The chunk size, as text.
+        timezone: The window's time zone.
+        source_name: What the source is called; None for dlt's name of it.
+        resources: Resources to load; empty for all that the source selects.
+        arguments: Arguments for the source.
+        concurrency: Worker processes.
+        place: Where to load to.
+    """
+
+    source: str
+    start: str
+    end: str
+    chunk: str
+    timezone: str
+    source_name: str | None
+    resources: tuple[str, ...]
+    arguments: Mapping[str, Any]
+    concurrency: int
+    place: Place
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Request:
+        """Take what click has parsed."""
+        given = dict(options)
+        place = Place(**{name: given.pop(name) for name in ("destination", "conn_id", "dataset")})
+        return cls(place=place, **given)
+
+    def backfill(self) -> Backfill:
+        """What was asked for. Refusals that need neither dlt nor the database come at once.
+
+        Raises:
+            RefusedError: The settings, the window, the chunk or the destination are unusable.
+        """
+        settings = Settings.from_environment()
+        window = Window.parse(self.start, self.end, self.timezone)
+        chunk = ChunkSize.parse(self.chunk)
+        window.count(chunk)
+        here = os.getcwd()
+        if here not in sys.path:
+            sys.path.insert(0, here)
+        return Backfill(
+            source=SourceSpec(
+                reference=self.source,
+                arguments=self.arguments,
+                resources=self.resources,
+                name=self.source_name,
+            ),
+            target=self.place.target(),
+            window=window,
+            chunk=chunk,
+            settings=settings,
+        )
+
+
+def _misuse(message: str) -> click.UsageError:
+    return click.UsageError(message, click.get_current_context())

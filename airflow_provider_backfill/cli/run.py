@@ -1,0 +1,72 @@
+"""``chunked-backfill run``: load what is due of a window."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from functools import partial
+from typing import Any
+
+import click
+
+from airflow_provider_backfill.cli import logs
+from airflow_provider_backfill.cli.options import backfill_options, common_options
+from airflow_provider_backfill.cli.output import Bar, Lines
+from airflow_provider_backfill.cli.request import Request
+from airflow_provider_backfill.engine import drive
+from airflow_provider_backfill.engine.records import ChunkStatus
+from airflow_provider_backfill.engine.report import Tally
+
+INTERRUPTED = "interrupted; a chunk in flight was given back, resume with the same command"
+
+
+@click.command(short_help="Load what is due of a window.")
+@backfill_options
+@common_options
+def run(**options: Any) -> int:
+    """Load the chunks of a window that are not completed yet.
+
+    SOURCE is a dlt source or resource, or a function that returns one: package.module:attribute (the
+    current directory is importable) or path/to/file.py:attribute.
+
+    \b
+    Example:
+      chunked-backfill run sources.web_events:page_views \\
+        --from 2026-01-01T00:00:00Z --to 2026-01-06T00:00:00Z --chunk 1d \\
+        --destination duckdb:///web.duckdb --dataset web_raw
+
+    Exits with 0 when the window is covered, with 1 when it is not, with 2 when refused or misused. The same
+    command again resumes: completed chunks are skipped. Ctrl-C and SIGTERM give back the chunk in flight.
+    """
+    request = Request.of(options)
+    try:
+        tally = _run(request)
+    except (KeyboardInterrupt, drive.Stopped):
+        raise click.ClickException(INTERRUPTED) from None
+    click.echo(str(tally))
+    if tally.covered:
+        return 0
+    for line in tally.shortfall():
+        click.echo(line, err=True)
+    done = tally.completed + tally.skipped
+    raise click.ClickException(
+        f"the window is not covered, {done} of {tally.total} chunks are completed; "
+        "run the same command again to resume"
+    )
+
+
+def _run(request: Request) -> Tally:
+    backfill = request.backfill()
+    plan = backfill.plan()
+    rows = backfill.seed(plan)
+    done = sum(row.status is ChunkStatus.COMPLETED for row in rows)
+    observer = Bar(plan, done) if sys.stdout.isatty() else Lines(plan)
+    verbose = logging.getLogger(logs.PACKAGE).isEnabledFor(logging.INFO)
+    with observer:
+        return drive.run(
+            backfill,
+            plan,
+            observer,
+            concurrency=max(1, min(request.concurrency, len(rows) - done)),
+            prepare_worker=partial(logs.configure, verbose),
+        )

@@ -1,0 +1,159 @@
+"""``chunked-backfill status``: what the ledger says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import click
+
+from airflow_provider_backfill.cli.options import common_options, target_options
+from airflow_provider_backfill.cli.output import print_table
+from airflow_provider_backfill.cli.request import Place
+from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.plan import interval_label
+from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
+from airflow_provider_backfill.engine.settings import Settings
+
+_COLUMNS = ("chunk", "interval", "status", "records", "attempt", "run_id", "note")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a dataset's ledger holds.
+
+    Args:
+        rows: Its rows, of one source if one was asked for.
+        absent: Why there are none: ``database``, ``ledger``, ``source`` or ``rows``; None if there are some.
+        sources: The sources that it has rows of.
+    """
+
+    rows: Sequence[ChunkRow] = ()
+    absent: str | None = None
+    sources: Sequence[str] = ()
+
+
+@click.command(short_help="Show what the ledger says.")
+@target_options
+@click.option("--source", "source_name", metavar="NAME", help="Show this source alone.  [default: all]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.  [default: off]")
+@common_options
+def status(*, source_name: str | None, as_json: bool, **options: Any) -> int:
+    """Show the chunks of a dataset's backfills. Nothing is ever written.
+
+    JSON has the backfills with their counts and the chunks with every column of the ledger; `absent` tells
+    why there are none: no database, no ledger, no rows, or none of that source.
+    """
+    place = Place(**options)
+    reading = _read(place, source_name)
+    if as_json:
+        click.echo(_json(place.dataset, reading))
+    elif reading.absent:
+        click.echo(_absence(reading, place.dataset, source_name))
+    else:
+        for (backfill_id, total), rows in _backfills(reading.rows):
+            click.echo(_heading(backfill_id, total, rows))
+            print_table(_COLUMNS, [_cells(row, total) for row in rows])
+    return 0
+
+
+def _read(place: Place, source_name: str | None) -> Reading:
+    target = place.target()
+    wait = Settings.from_environment().file_lock_timeout_seconds
+    if not target.exists():
+        return Reading(absent="database")
+    with target.connect(wait, read_only=True) as session:
+        ledger = Ledger(session, target)
+        if not ledger.exists():
+            return Reading(absent="ledger")
+        rows = ledger.dataset_chunks()
+    sources = sorted({row.source_section for row in rows})
+    chosen = [row for row in rows if source_name in (None, row.source_section)]
+    absent = None if chosen else "source" if rows else "rows"
+    return Reading(rows=chosen, absent=absent, sources=sources)
+
+
+def _absence(reading: Reading, dataset: str, source_name: str | None) -> str:
+    reasons = {
+        "database": "the database does not exist",
+        "ledger": f"dataset {dataset} has no ledger",
+        "rows": f"the ledger of dataset {dataset} is empty",
+        "source": f"source {source_name} has none; dataset {dataset} has: {', '.join(reading.sources)}",
+    }
+    return f"no runs recorded ({reasons[reading.absent or 'rows']})"
+
+
+def _backfills(rows: Iterable[ChunkRow]) -> Iterable[tuple[tuple[str, int], list[ChunkRow]]]:
+    for backfill_id, group in groupby(rows, key=lambda row: row.backfill_id):
+        chunks = list(group)
+        yield (backfill_id, len(chunks)), chunks
+
+
+def _source(row: ChunkRow) -> str:
+    return f"{row.source_section}:{row.resource_name}" if row.resource_name else row.source_section
+
+
+def _heading(backfill_id: str, total: int, rows: Sequence[ChunkRow]) -> str:
+    first = rows[0]
+    window = f"[{first.backfill_from.isoformat()} → {first.backfill_to.isoformat()})"
+    standing = ", ".join(f"{count} {word}" for word, count in _counts(rows).items() if count)
+    what = f"{_source(first)} {window} by {first.chunk_size}"
+    return f"Backfill {backfill_id}, {what}: {standing} ({total} chunks)"
+
+
+def _counts(rows: Sequence[ChunkRow]) -> dict[str, int]:
+    return {
+        "completed": sum(row.status is ChunkStatus.COMPLETED for row in rows),
+        "failed": sum(row.status is ChunkStatus.FAILED or row.lapsed for row in rows),
+        "held": sum(row.held for row in rows),
+        "pending": sum(row.status is ChunkStatus.PENDING for row in rows),
+    }
+
+
+def _cells(row: ChunkRow, total: int) -> tuple[str, ...]:
+    timezone = row.chunk_size.partition("@")[2] or "UTC"
+    return (
+        f"{row.number}/{total}",
+        interval_label(row.interval, timezone),
+        str(row.status),
+        "" if row.records_loaded is None else str(row.records_loaded),
+        "" if row.attempt is None else str(row.attempt),
+        row.run_id,
+        _note(row),
+    )
+
+
+def _note(row: ChunkRow) -> str:
+    holder = row.claimed_by or "an unknown worker"
+    if row.lapsed:
+        return f"{holder} let its lease run out"
+    if row.held:
+        return (
+            holder
+            if row.lease_left is None
+            else f"{holder}, lease runs out in {row.lease_left:.0f} s unless renewed"
+        )
+    return (row.error or "") if row.status is ChunkStatus.FAILED else ""
+
+
+def _json(dataset: str, reading: Reading) -> str:
+    backfills = [
+        {
+            "backfill_id": backfill_id,
+            "source": rows[0].source_section,
+            "resources": rows[0].resource_name.split(",") if rows[0].resource_name else None,
+            "from": rows[0].backfill_from.isoformat(),
+            "to": rows[0].backfill_to.isoformat(),
+            "chunk_size": rows[0].chunk_size,
+            "chunks": total,
+            **_counts(rows),
+            "records": sum(row.records_loaded or 0 for row in rows if row.status is ChunkStatus.COMPLETED),
+        }
+        for (backfill_id, total), rows in _backfills(reading.rows)
+    ]
+    chunks = [{**row.as_json(), "held": row.held} for row in reading.rows]
+    document = {"dataset": dataset, "absent": reading.absent, "backfills": backfills, "chunks": chunks}
+    return json.dumps(document, indent=2, ensure_ascii=False)

@@ -1,0 +1,3 @@
+"""Hooks."""
+
+from __future__ import annotations

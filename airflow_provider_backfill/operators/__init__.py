@@ -1,0 +1,3 @@
+"""Operators."""
+
+from __future__ import annotations

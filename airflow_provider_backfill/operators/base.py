@@ -1,0 +1,203 @@
+"""What the operators of a backfill share: where it loads to, what it reads, and how errors reach Airflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_backfill.exceptions import AttemptError, BackfillError, BoundFormatError, RefusedError
+from airflow_provider_backfill.hooks.backfill import BackfillHook
+from airflow_provider_backfill.version_compat import (
+    AirflowException,
+    AirflowFailException,
+    BaseOperator,
+    Context,
+    conf,
+)
+
+if TYPE_CHECKING:
+    from airflow_provider_backfill.engine.records import Claimant
+    from airflow_provider_backfill.engine.settings import Settings
+    from airflow_provider_backfill.engine.source import SourceSpec
+    from airflow_provider_backfill.engine.window import Window
+
+
+class TargetOperator(BaseOperator):
+    """A task that works on the ledger of a dataset.
+
+    Args:
+        dataset_name: The dataset that the backfill loads into (templated).
+        conn_id: The Airflow connection of its database (templated); either this or ``destination``.
+        destination: Anything that dlt takes as a destination. Not templated, since a URL has a password.
+    """
+
+    template_fields: Sequence[str] = ("conn_id", "dataset_name")
+    ui_color = "#e8f3ec"
+
+    def __init__(
+        self, *, dataset_name: str, conn_id: str | None = None, destination: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.dataset_name = dataset_name
+        self.conn_id = conn_id
+        self.destination = destination
+
+    @cached_property
+    def hook(self) -> BackfillHook:
+        return BackfillHook(
+            conn_id=self.conn_id, dataset_name=self.dataset_name, destination=revealed(self.destination)
+        )
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Airflow's section ``[chunked_backfill]``."""
+        from airflow_provider_backfill.engine.settings import SECTION, Settings
+
+        return Settings.read(lambda option: conf.get(SECTION, option, fallback=None))
+
+
+class SourceOperator(TargetOperator):
+    """A task that reads a source; the arguments of all that do so.
+
+    Args:
+        source: ``package.module:attribute``, or the source itself: a function that returns a dlt source, a
+            ``@dlt.source``, a ``@dlt.resource``. A text keeps dlt out of the DAG's parsing.
+        start: First instant of the window (templated): ISO-8601 with an offset, an aware datetime, or a date.
+            Default the start of the DAG run's data interval.
+        end: First instant behind the window (templated), of the same kind. Default the interval's end.
+        timezone: IANA zone of bare dates and of calendar chunks (templated); default ``UTC``.
+        resource_names: The source's resources to load (templated), a list or a text with commas; default all
+            that the source selects. (``resources`` is Airflow's own word, for processors and memory.)
+        source_name: What the source is called in identities and in the ledger (templated); default dlt's
+            name of it.
+        source_kwargs: Arguments for a source that is called (templated); default none.
+        dataset_name: See `TargetOperator`, likewise the next two.
+        conn_id: The Airflow connection.
+        destination: A dlt destination.
+    """
+
+    template_fields: Sequence[str] = (
+        *TargetOperator.template_fields,
+        "start",
+        "end",
+        "timezone",
+        "resource_names",
+        "source_name",
+        "source_kwargs",
+    )
+    template_fields_renderers = {"source_kwargs": "json"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        *,
+        source: Any,
+        dataset_name: str,
+        conn_id: str | None = None,
+        destination: Any = None,
+        start: Any = None,
+        end: Any = None,
+        timezone: str = "UTC",
+        resource_names: Sequence[str] | str | None = None,
+        source_name: str | None = None,
+        source_kwargs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(dataset_name=dataset_name, conn_id=conn_id, destination=destination, **kwargs)
+        self.source = source
+        self.start = start
+        self.end = end
+        self.timezone = timezone
+        self.resource_names = resource_names
+        self.source_name = source_name
+        self.source_kwargs = source_kwargs
+
+    @property
+    def source_spec(self) -> SourceSpec:
+        from airflow_provider_backfill.engine.source import SourceSpec
+
+        names = self.resource_names or ()
+        return SourceSpec(
+            reference=revealed(self.source),
+            arguments=dict(self.source_kwargs or {}),
+            resources=tuple(filter(None, map(str.strip, names.split(",") if isinstance(names, str) else names))),
+            name=self.source_name or None,
+        )
+
+    def window(self, context: Context) -> Window:
+        """The window asked for. The DAG run's data interval is touched only where a bound is missing."""
+        from airflow_provider_backfill.engine.window import Window
+
+        from_data_interval = self.start is None and self.end is None
+        start = _bound(context, "start") if self.start is None else self.start
+        end = _bound(context, "end") if self.end is None else self.end
+        return Window.parse(start, end, self.timezone, from_data_interval=from_data_interval)
+
+
+def _bound(context: Context, bound: str) -> Any:
+    value = context.get(f"data_interval_{bound}")
+    if value is None:
+        raise BoundFormatError(
+            bound,
+            None,
+            "is not given, and this DAG run has no data interval",
+            "pass start and end, or trigger the DAG with a logical date",
+        )
+    return value
+
+
+class Concealed:
+    """Keeps an object out of the serialised DAG, where Airflow would write its ``repr``.
+
+    That of a dlt destination shows the password. Airflow serialises every argument of a mapped task.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"<{type(self.value).__name__}>"
+
+
+def concealed(value: Any) -> Any:
+    """What cannot be serialised faithfully, or not safely, as `Concealed`; the rest as it is."""
+    harmless = value is None or (isinstance(value, str) and "@" not in value)
+    return value if harmless else Concealed(value)
+
+
+def revealed(value: Any) -> Any:
+    return value.value if isinstance(value, Concealed) else value
+
+
+def this_task(context: Context) -> Claimant:
+    """Who this task is, for the ledger."""
+    from airflow_provider_backfill.engine.runner import this_claimant
+
+    ti = context["ti"]
+    map_index = getattr(ti, "map_index", None)
+    return this_claimant(
+        dag_id=ti.dag_id,
+        dag_run_id=ti.run_id,
+        task_id=ti.task_id,
+        map_index=map_index if map_index is not None and map_index >= 0 else None,
+    )
+
+
+@contextmanager
+def airflow_errors() -> Iterator[None]:
+    """Errors as Airflow knows them: no retry for what no retry can mend, and the cause's traceback alone."""
+    from airflow_provider_backfill.engine.signals import Stopped
+
+    try:
+        yield
+    except RefusedError as error:
+        raise AirflowFailException(str(error)) from error.__cause__
+    except AttemptError as error:
+        from airflow_provider_backfill.engine.runner import innermost
+
+        raise AirflowException(str(error)) from error.__cause__ and innermost(error.__cause__)
+    except BackfillError as error:
+        raise AirflowException(str(error)) from None
+    except Stopped:
+        raise AirflowException("the task was told to stop; its chunk was given back") from None

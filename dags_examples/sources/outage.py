@@ -1,0 +1,28 @@
+"""Rehearsing a failure: a source that is down once, for one day.
+
+An example has to be able to show what a failure looks like. Nothing of this is needed in a source of yours.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+#: Names a file that holds a day, for example ``2013-01-09``.
+VARIABLE = "EXAMPLE_OUTAGE"
+
+
+def rehearse(start: datetime) -> None:
+    """Raise once for the chunk that starts on the day in the file, which is deleted with that.
+
+    Args:
+        start: Where the chunk starts, in the time zone that its days are counted in.
+
+    Raises:
+        ConnectionError: The rehearsed failure.
+    """
+    path = Path(os.environ.get(VARIABLE, os.devnull))
+    if path.is_file() and path.read_text().strip() == start.date().isoformat():
+        path.unlink()
+        raise ConnectionError(f"the source of {start.date()} did not answer (rehearsed)")

@@ -1,0 +1,358 @@
+"""The command on real databases: what it loads, what it says, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from click.testing import CliRunner, Result
+
+from airflow_provider_backfill.cli import main
+from airflow_provider_backfill.engine.destinations import Target
+from tests.integration.conftest import postgres_target
+from tests.support.commands import BACKFILL_ID, REPOSITORY, SOURCE, THIRD_RUN_ID, WINDOW, Site
+from tests.support.postgres import Postgres, fresh_database
+
+FIVE = [(day, day * 10) for day in range(1, 6)]
+
+
+def line(number: int, text: str) -> str:
+    bounds = f"[2026-01-0{number}T00:00:00+00:00 → 2026-01-0{number + 1}T00:00:00+00:00)"
+    return f"chunk {number}/5 {bounds}: {text}"
+
+
+@pytest.fixture
+def site(tmp_path: Path, target: Target) -> Site:
+    return Site(home=tmp_path / "home", target=target)
+
+
+def test_a_failed_chunk_is_resumed_and_then_nothing_is_left_to_do(site):
+    site.tell("broken")
+    first = site.backfill("run", code=1)
+    assert first.out == [
+        line(1, "running (run_id=2fe712c1ca2c99a0)"),
+        line(1, "completed (1 records)"),
+        line(2, "running (run_id=91f2aafcc3320c98)"),
+        line(2, "completed (1 records)"),
+        line(3, f"running (run_id={THIRD_RUN_ID})"),
+        line(3, "failed (RuntimeError: the source broke)"),
+        f"Backfill {BACKFILL_ID}: 2 completed, 0 skipped, 0 claimed elsewhere (5 chunks)",
+    ]
+    assert first.err == [
+        line(3, "failed (RuntimeError: the source broke)"),
+        "2 pending",
+        "error: the window is not covered, 2 of 5 chunks are completed; run the same command again to resume",
+    ]
+    assert site.statuses() == ["completed", "completed", "failed", "pending", "pending"]
+    assert site.loaded() == FIVE[:2]
+
+    site.untell("broken")
+    second = site.backfill("run")
+    assert second.out[0] == line(3, f"running (run_id={THIRD_RUN_ID})")
+    assert second.out[-1] == f"Backfill {BACKFILL_ID}: 3 completed, 2 skipped, 0 claimed elsewhere (5 chunks)"
+    assert second.err == []
+    assert [row.attempt for row in site.rows()] == [1, 1, 2, 1, 1]
+    assert [row.backfill_id for row in site.rows()] == [BACKFILL_ID] * 5
+
+    third = site.backfill("run")
+    assert third.out == [f"Backfill {BACKFILL_ID}: 0 completed, 5 skipped, 0 claimed elsewhere (5 chunks)"]
+    assert third.err == []
+    assert site.loaded() == FIVE
+    assert site.stages() == []
+    assert site.attempts() == []
+
+
+def test_workers_share_the_chunks(site):
+    done = site.backfill("run", "--concurrency", "4")
+    finished = [text for text in done.out if text.endswith("completed (1 records)")]
+    assert sorted(finished) == [line(number, "completed (1 records)") for number in range(1, 6)]
+    assert done.out[-1] == f"Backfill {BACKFILL_ID}: 5 completed, 0 skipped, 0 claimed elsewhere (5 chunks)"
+    assert done.err == []
+    assert site.loaded() == FIVE
+    assert [row.attempt for row in site.rows()] == [1] * 5
+    assert len({row.claimed_by for row in site.rows()}) > 1
+
+
+def test_a_plan_writes_nothing(site):
+    done = site.backfill("plan", "--timezone", "America/New_York")
+    pairs = dict(re.split(r"  +", text, maxsplit=1) for text in done.out)
+    assert pairs["window"] == "[2026-01-01T00:00:00+00:00 → 2026-01-06T00:00:00+00:00)"
+    assert pairs["in America/New_York"] == "2025-12-31T19:00 → 2026-01-05T19:00"
+    assert (pairs["chunks"], pairs["ledger"], pairs["due"]) == ("5 of 1d", "none yet", "5")
+    assert site.rows() == []
+    if site.target.dialect.name == "duckdb":
+        assert not Path(site.target.credentials).exists()
+    else:
+        with site.target.connect(10) as session:
+            assert site.target.dialect.schemas(session, site.target.dataset_name) == []
+    assert site.attempts() == []
+
+
+def test_a_plan_counts_what_the_ledger_has(site):
+    site.tell("broken")
+    site.backfill("run", code=1)
+    document = json.loads("\n".join(site.backfill("plan", "--json").out))
+    assert document == {
+        "backfill_id": BACKFILL_ID,
+        "source": "web_events",
+        "resources": None,
+        "from": "2026-01-01T00:00:00+00:00",
+        "to": "2026-01-06T00:00:00+00:00",
+        "timezone": "UTC",
+        "chunk": "1d",
+        "chunks": 5,
+        "first": {"from": "2026-01-01T00:00:00+00:00", "to": "2026-01-02T00:00:00+00:00"},
+        "last": {"from": "2026-01-05T00:00:00+00:00", "to": "2026-01-06T00:00:00+00:00"},
+        "recorded": True,
+        "completed": 2,
+        "due": 3,
+        "failed": 1,
+        "held": 0,
+    }
+    assert "due        3 (1 failed)" in site.backfill("plan").out
+
+
+def test_status_shows_the_chunks(site):
+    site.tell("broken")
+    site.backfill("run", code=1)
+    table = site.call("status", *site.place).out
+    assert table[0] == (
+        f"Backfill {BACKFILL_ID}, web_events [2026-01-01T00:00:00+00:00 → 2026-01-06T00:00:00+00:00) by 1d: "
+        "2 completed, 1 failed, 2 pending (5 chunks)"
+    )
+    cells = [re.split(r"  +", text) for text in table[1:]]
+    assert cells[0] == ["chunk", "interval", "status", "records", "attempt", "run_id", "note"]
+    assert cells[1] == ["1/5", "2026-01-01 → 2026-01-02", "completed", "1", "1", "2fe712c1ca2c99a0"]
+    assert cells[3] == [
+        "3/5",
+        "2026-01-03 → 2026-01-04",
+        "failed",
+        "1",
+        THIRD_RUN_ID,
+        "RuntimeError: the source broke",
+    ]
+    assert [row[2] for row in cells[4:]] == ["pending", "pending"]
+
+    document = json.loads("\n".join(site.call("status", *site.place, "--json").out))
+    [backfill] = document["backfills"]
+    assert (backfill["backfill_id"], backfill["completed"], backfill["records"]) == (BACKFILL_ID, 2, 2)
+    third = document["chunks"][2]
+    assert (third["run_id"], third["status"], third["held"]) == (THIRD_RUN_ID, "failed", False)
+    assert third["chunk_from"] == "2026-01-03T00:00:00+00:00"
+    assert "claim_token" not in third
+
+    other = site.call("status", *site.place, "--source", "other").out
+    assert other == ["no runs recorded (source other has none; dataset web_raw has: web_events)"]
+
+
+def test_status_tells_the_kinds_of_absence_apart_and_leaves_them_so(site):
+    reason = {"duckdb": "the database does not exist", "postgres": "dataset web_raw has no ledger"}
+    kind = {"duckdb": "database", "postgres": "ledger"}
+    name = site.target.dialect.name
+    assert site.call("status", *site.place).out == [f"no runs recorded ({reason[name]})"]
+    document = json.loads("\n".join(site.call("status", *site.place, "--json").out))
+    assert document == {"dataset": "web_raw", "absent": kind[name], "backfills": [], "chunks": []}
+    assert not site.target.exists() or site.rows() == []
+
+
+def test_status_imports_neither_dlt_nor_airflow(site):
+    site.backfill("run")
+    code = (
+        "import sys; from airflow_provider_backfill.cli import main;"
+        f"assert main(['status', *{site.place!r}], standalone_mode=False) == 0;"
+        "sys.exit(' '.join({'airflow', 'dlt'} & sys.modules.keys()) or None)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, stdout=subprocess.PIPE)
+
+
+def test_a_run_does_not_import_airflow(site):
+    code = (
+        "import sys; from airflow_provider_backfill.cli import main;"
+        f"assert main(['run', {SOURCE!r}, *{WINDOW!r}, *{site.place!r}], standalone_mode=False) == 0;"
+        "sys.exit('airflow' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=site.home)
+
+
+def test_a_terminal_gets_a_progress_bar(tmp_path, duck_target):
+    site = Site(home=tmp_path / "home", target=duck_target)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "airflow_provider_backfill.cli", "run", SOURCE, *WINDOW, *site.place],
+        cwd=site.home,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm", "COLUMNS": "120"},
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    shown = b""
+    while chunk := _read(ours):
+        shown += chunk
+    os.close(ours)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 0
+    text = shown.decode()
+    assert "5/5 chunks, 5 rows" in text
+    assert "chunk 3/5 2026-01-03 → 2026-01-04" in text
+    assert "run_id=" not in text
+    assert text.rstrip().endswith("5 completed, 0 skipped, 0 claimed elsewhere (5 chunks)")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:
+        # Linux's way to say that the other side has closed.
+        return b""
+
+
+# Refusals
+
+RESOURCES = '''
+import dlt
+
+
+@dlt.resource
+def no_cursor():
+    yield {"id": 1}
+
+
+@dlt.resource(write_disposition="replace")
+def replaced(at=dlt.sources.incremental("at")):
+    yield {"id": 1}
+
+
+@dlt.source(name="shop")
+def shop(region, limit=10):
+    return dlt.resource([{"id": 1}], name="orders")
+
+
+@dlt.source(name="secretive")
+def secretive(api_key=dlt.secrets.value):
+    return dlt.resource([{"id": 1}], name="orders")
+
+
+number = 7
+'''
+
+
+@pytest.fixture
+def refused(site, monkeypatch):
+    """Run the command in this process, check that it refuses in one line, and return the line."""
+    (site.home / "refusals.py").write_text(RESOURCES)
+    monkeypatch.chdir(site.home)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "refusals", raising=False)
+
+    def run(source: str, *window: str, place: tuple[str, ...] = site.place) -> str:
+        result: Result = CliRunner().invoke(main, ["run", source, *(window or WINDOW), *place])
+        assert (result.exit_code, result.stdout) == (2, ""), result.output
+        assert site.rows() == []
+        assert site.stages() == []
+        [one] = result.stderr.splitlines()
+        return str(one)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        (
+            ("2026-01-01T00:00:00", "2026-01-06T00:00:00Z", "1d"),
+            "error: start '2026-01-01T00:00:00' is timezone-naive; pass an explicit offset "
+            "(e.g. 2026-01-01T00:00:00Z)",
+        ),
+        (("2026-01-06T00:00:00Z", "2026-01-06T00:00:00Z", "1d"), "error: empty window: end "),
+        (("2026-01-01T00:00:00Z", "2026-01-06T00:00:00Z", "0d"), "error: chunk '0d' is not greater than 0; "),
+        (("2026-01-01T00:00:00Z", "2026-01-06T00:00:00Z", "day"), "error: chunk 'day' is not a number and "),
+        (("2016-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "1m"), "error: chunk '1m' cuts this window into "),
+    ],
+)
+def test_windows_and_chunks_are_refused(refused, window, message):
+    start, end, chunk = window
+    assert refused(SOURCE, "--from", start, "--to", end, "--chunk", chunk).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("refusals:no_cursor", "error: refused: resource 'no_cursor': it has no incremental cursor"),
+        ("refusals.py:replaced", "error: refused: resource 'replaced': its write disposition is 'replace'"),
+        ("refusals:shop", "error: source 'refusals:shop' cannot be called: missing a required argument"),
+        ("refusals:secretive", "error: source 'refusals:secretive' cannot be called: dlt finds no value for api_key"),
+        ("refusals:number", "error: source 'refusals:number' was not found: it is a int"),
+        ("refusals:missing", "error: source 'refusals:missing' was not found: "),
+        ("nowhere:missing", "error: source 'nowhere:missing' was not found: no module named 'nowhere'"),
+        ("refusals", "error: source 'refusals' was not found: it names no attribute"),
+    ],
+)
+def test_sources_are_refused(refused, source, message):
+    assert refused(source).startswith(message)
+
+
+def test_an_argument_that_the_source_does_not_take_is_refused_without_its_value(refused):
+    message = refused("refusals:shop", *WINDOW, "--set", "region=eu", "--set", "token=hunter2")
+    assert message.startswith("error: source 'refusals:shop' cannot be called: got an unexpected keyword")
+    assert message.endswith("'token'; it takes: region, limit")
+
+
+@pytest.mark.parametrize(
+    "url", ["snowflake://loader:hunter2@host/db", "web.duckdb", "duckdb://", "duckdb:///:memory:"]
+)
+def test_destinations_that_cannot_carry_the_ledger_are_refused(refused, url):
+    message = refused(SOURCE, place=("--destination", url, "--dataset", "web_raw"))
+    assert message.startswith("error: destination ")
+    assert "hunter2" not in message
+
+
+# Passwords
+
+
+@contextmanager
+def login(server: Postgres, password: str) -> Iterator[str]:
+    """The URL of an empty database for a login of its own with this password."""
+    name = f"loader_{secrets.token_hex(4)}"
+    server.execute(f"CREATE ROLE {name} LOGIN SUPERUSER PASSWORD %s", (password,))
+    try:
+        with fresh_database(server) as url:
+            _, _, place = url.rpartition("@")
+            yield f"postgresql://{name}:{quote(password, safe='')}@{place}"
+    finally:
+        server.execute(f"DROP ROLE {name}")
+
+
+def test_a_password_with_special_characters_works_and_is_never_shown(tmp_path, postgres_server):
+    password = "p@ss/w:rd?#% ü'\"\\&=x"
+    with login(postgres_server, password) as url:
+        site = Site(home=tmp_path / "home", target=postgres_target(url))
+        site.tell("broken")
+        said = [site.backfill("run", "-v", "--debug", code=1)]
+        site.untell("broken")
+        said.append(site.backfill("run", "-v", "--debug", "--concurrency", "2"))
+        said.append(site.call("status", *site.place, "--json"))
+        assert site.loaded() == FIVE
+        written = "\n".join(text for done in said for text in (*done.out, *done.err))
+        written += repr(site.rows())
+        assert password not in written
+        assert quote(password, safe="") not in written
+
+
+def test_a_wrong_password_is_one_line_without_it(tmp_path, postgres_server):
+    wrong = postgres_server.url().replace(postgres_server.password, "hunter2%40%2F")
+    site = Site(home=tmp_path / "home", target=postgres_target(wrong))
+    [message] = site.backfill("run", code=1).err
+    assert message.startswith("error: database 'postgres' cannot be opened: ")
+    assert "hunter2" not in message

@@ -1,0 +1,73 @@
+"""Small dlt sources whose rows a test can say by heart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dlt
+from dlt.extract.source import DltSource
+
+EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
+FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def day(number: int, hour: int = 12) -> datetime:
+    """An hour of the given day of January 2024."""
+    return FIRST + timedelta(days=number - 1, hours=hour)
+
+
+def events(days: int = 6) -> list[dict[str, Any]]:
+    """One row a day at noon, each with two nested ones, and a column that is named like a keyword."""
+    return [
+        {
+            "id": number,
+            "at": day(number),
+            "order": number * 10,
+            "items": [{"sku": f"{number}-{n}"} for n in (1, 2)],
+        }
+        for number in range(1, days + 1)
+    ]
+
+
+def source_of(
+    rows: Callable[[], Iterable[Mapping[str, Any]]] | Iterable[Mapping[str, Any]],
+    *,
+    name: str = "web_events",
+    **hints: Any,
+) -> Callable[[], DltSource]:
+    """A source function whose one resource, ``events``, yields the rows with ``at`` as its cursor.
+
+    Args:
+        rows: The rows, or a function that gives them each time the source is read.
+        name: The source's name.
+        hints: Arguments of ``@dlt.resource``, for example ``write_disposition``.
+    """
+
+    def make() -> DltSource:
+        @dlt.source(name=name)
+        def wrapped() -> Any:
+            @dlt.resource(name="events", **hints)
+            def resource(at: Any = dlt.sources.incremental("at", initial_value=EPOCH)) -> Any:
+                yield from (dict(row) for row in (rows() if callable(rows) else rows))
+
+            return resource
+
+        return wrapped()
+
+    return make
+
+
+def new_columns() -> list[dict[str, Any]]:
+    """Each day brings a column that no other has."""
+    return [{**events()[0], "first": "a"}, {**events()[1], "second": "b"}]
+
+
+def two_types() -> list[dict[str, Any]]:
+    """One column that is a number on day 1 and a text on day 2."""
+    return [{**events()[0], "size": 7}, {**events()[1], "size": "large"}]
+
+
+new_columns_source = source_of(new_columns)
+two_types_source = source_of(two_types)
