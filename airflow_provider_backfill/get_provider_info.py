@@ -74,6 +74,13 @@ def get_provider_info() -> dict[str, Any]:
                         default="600",
                         example="60",
                     ),
+                    "work_dir": _option(
+                        "Directory that attempts extract to. By default ``chunked-backfill`` in the\n"
+                        "system's temporary directory.",
+                        kind="string",
+                        default="",
+                        example="/var/lib/backfill",
+                    ),
                 },
             }
         },

@@ -1,6 +1,11 @@
-"""Sphinx settings: MyST Markdown, the furo theme, the reference from the docstrings."""
+"""Sphinx settings: MyST Markdown and the furo theme. No page imports Airflow or dlt."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from airflow_provider_backfill import __version__
 
@@ -9,24 +14,13 @@ author = "The airflow-provider-backfill contributors"
 release = __version__
 version = ".".join(release.split(".")[:2])
 
-extensions = [
-    "myst_parser",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
-]
+extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 nitpicky = False
 
 html_theme = "furo"
 html_title = f"airflow-provider-backfill {release}"
-
-autodoc_member_order = "bysource"
-autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented"
-napoleon_google_docstring = True
-napoleon_numpy_docstring = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3

@@ -62,7 +62,7 @@ class Lines:
         """Nothing to close."""
 
     def _line(self, claim: Claim, text: str) -> None:
-        self._write(chunk_line(int(claim.chunk_id) + 1, self._total, claim.interval, text))
+        self._write(chunk_line(claim.number, self._total, claim.interval, text))
 
     def running(self, claim: Claim) -> None:
         self._line(claim, running(claim.run_id))
@@ -127,7 +127,7 @@ class Bar:
         if claims:
             label = interval_label(claims[-1].interval, self._plan.window.timezone)
             others = f" and {len(claims) - 1} more" if len(claims) > 1 else ""
-            text = f"chunk {int(claims[-1].chunk_id) + 1}/{self._total} {label}{others}"
+            text = f"chunk {claims[-1].number}/{self._total} {label}{others}"
         self._progress.update(self._task, description=text, rows=f"{self._rows:,}")
 
     def running(self, claim: Claim) -> None:
@@ -144,7 +144,7 @@ class Bar:
         from rich.text import Text
 
         self._running.pop(claim.chunk_id, None)
-        line = chunk_line(int(claim.chunk_id) + 1, self._total, claim.interval, f"failed ({reason})")
+        line = chunk_line(claim.number, self._total, claim.interval, f"failed ({reason})")
         self._progress.console.print(Text(line), soft_wrap=True)
         self._show()
 

@@ -67,7 +67,7 @@ class Program(click.Group):
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except (KeyboardInterrupt, Stopped):
+        except Stopped:
             complain("interrupted")
             return 1
         except BackfillError as error:

@@ -41,7 +41,7 @@ def run(**options: Any) -> int:
     request = Request.of(options)
     try:
         tally = _run(request)
-    except (KeyboardInterrupt, drive.Stopped):
+    except drive.Stopped:
         raise click.ClickException(INTERRUPTED) from None
     click.echo(str(tally))
     if tally.covered:

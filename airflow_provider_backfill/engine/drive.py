@@ -83,8 +83,7 @@ def run(
         prepare_worker: Called first in each worker process, to set up logging for example; it is pickled.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C; the chunk in flight was given back first.
-        Stopped: SIGTERM or SIGHUP; likewise.
+        Stopped: Ctrl-C, SIGTERM or SIGHUP; the chunk in flight was given back first.
     """
     since = backfill.clock()
     loaded: set[str] = set()

@@ -57,7 +57,7 @@ class Heartbeat:
             ClaimLostError: Somebody else has the chunk, or may have.
         """
         if self._lost is None and time.monotonic() - self._renewed_at > self._settings.lease_seconds:
-            self._lost = ClaimLostError(self._claim.chunk_id, "go on")
+            self._lost = ClaimLostError(str(self._claim.number), "go on")
         if self._lost is not None:
             raise self._lost
 
@@ -73,6 +73,6 @@ class Heartbeat:
             except Exception as error:  # noqa: BLE001
                 # The database may be back before the lease is over; check() decides.
                 reason = self._target.redact(line(error))
-                log.warning("lease of chunk %s was not renewed: %s", self._claim.chunk_id, reason)
+                log.warning("lease of chunk %s was not renewed: %s", self._claim.number, reason)
                 continue
             self._renewed_at = asked_at

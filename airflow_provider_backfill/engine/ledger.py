@@ -192,7 +192,7 @@ class Ledger:
             holders = [(self.chunk(**keys).claimed_by, self.clock(), 0)]
         holder, expires_at, left = holders[0]
         raise ChunkHeldError(
-            chunk=row.chunk_id,
+            chunk=str(row.number),
             holder=holder,
             lease_expires_at=expires_at and expires_at.astimezone(UTC),
             seconds_left=None if left is None else float(left),
@@ -250,7 +250,7 @@ class Ledger:
     def _guarded(self, name: str, claim: Claim, **parameters: Any) -> None:
         keys = {"backfill_id": claim.backfill_id, "chunk_id": claim.chunk_id, "token": claim.token}
         if not self._run(name, {**keys, **parameters}):
-            raise ClaimLostError(claim.chunk_id, name)
+            raise ClaimLostError(str(claim.number), name)
 
     def renew(self, claim: Claim, lease_seconds: float) -> None:
         """Push the end of the lease out.

@@ -1,4 +1,4 @@
-"""What the dataset remembers of an orchestrator's tasks: the list that a DAG run has mapped, and who did what."""
+"""What the dataset remembers of Airflow's tasks: the list that a DAG run has mapped, and who did what."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill.exceptions import Finding, PreflightError
@@ -17,12 +18,32 @@ def cursor_of(resource: DltResource) -> Any | None:
     from dlt.extract.incremental import Incremental, IncrementalResourceWrapper
 
     pipe: Any = resource._pipe
+    given: Mapping[str, Any] = getattr(resource, "_explicit_args", None) or {}
     while pipe is not None:
         found = pipe.get_by_type(IncrementalResourceWrapper, Incremental)
+        if isinstance(found, IncrementalResourceWrapper):
+            # What stands as an argument's default is put into the wrapper only when the extraction begins.
+            found = found.incremental or _argument(pipe.gen, given)
         if found is not None:
             return found
-        pipe = pipe.parent
+        pipe, given = pipe.parent, {}
     return None
+
+
+def _argument(function: Callable[..., Any], given: Mapping[str, Any]) -> Any | None:
+    """The incremental that a resource's function will be called with; None if there will be none."""
+    from dlt.extract.incremental import Incremental, IncrementalResourceWrapper
+
+    # dlt hides the arguments of a function that it has bound.
+    signature = inspect.signature(inspect.unwrap(function))
+    parameter = IncrementalResourceWrapper.get_incremental_arg(signature)
+    if parameter is None:
+        return None
+    passed, default = given.get(parameter.name), parameter.default
+    if isinstance(passed, Incremental):
+        return default.merge(passed) if isinstance(default, Incremental) else passed
+    # Anything else is dlt's mark for a value from its configuration.
+    return None if default is inspect.Parameter.empty else default
 
 
 def disposition_of(resource: DltResource) -> tuple[str, str | None]:
@@ -32,6 +53,23 @@ def disposition_of(resource: DltResource) -> tuple[str, str | None]:
         return str(declared.get("disposition")), declared.get("strategy")
     hints: Any = resource._hints or {}
     return str(declared), hints.get("x-merge-strategy")
+
+
+def unbound(resource: DltResource) -> Iterator[Finding]:
+    pipe: Any = resource._pipe
+    while pipe is not None:
+        if callable(pipe.gen):
+            try:
+                # A transformer is called with its parent's item.
+                inspect.signature(pipe.gen).bind(*([None] if pipe.has_parent else []))
+            except TypeError as error:
+                yield Finding(
+                    rule="unbound",
+                    resource=pipe.name,
+                    message=f"its function is not called yet: {error}",
+                    remedy="pass its arguments with the source, or call it where the source is made",
+                )
+        pipe = pipe.parent
 
 
 def no_cursor(resource: DltResource) -> Iterator[Finding]:
@@ -45,9 +83,11 @@ def no_cursor(resource: DltResource) -> Iterator[Finding]:
 
 
 def not_schedulable(resource: DltResource) -> Iterator[Finding]:
-    cursor = cursor_of(resource)
-    inner = getattr(cursor, "incremental", None) or cursor
-    if getattr(inner, "allow_external_schedulers", None) is False:
+    from dlt.extract.incremental import Incremental
+
+    # Older versions of dlt, whose default is False, let the bounds of an attempt come before it.
+    obeyed = Incremental.allow_external_schedulers is None
+    if obeyed and getattr(cursor_of(resource), "allow_external_schedulers", None) is False:
         yield Finding(
             rule="not-schedulable",
             resource=resource.name,
@@ -94,6 +134,7 @@ def keyless_merge(resource: DltResource) -> Iterator[Finding]:
 
 
 RULES: tuple[Callable[[DltResource], Iterator[Finding]], ...] = (
+    unbound,
     no_cursor,
     not_schedulable,
     replaces,

@@ -81,6 +81,11 @@ class Claim:
     run_id: str
     superseded: tuple[str, ...] = ()
 
+    @property
+    def number(self) -> int:
+        """The chunk's position for people, from 1."""
+        return int(self.chunk_id) + 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRow:

@@ -8,6 +8,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from airflow_provider_backfill._text import line
@@ -18,6 +19,7 @@ from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.publish import SchemaMovedError, migrate, publish
 from airflow_provider_backfill.engine.records import ChunkStatus, Claim, Claimant
 from airflow_provider_backfill.engine.settings import Settings
+from airflow_provider_backfill.engine.signals import Stopped, held_back
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.stage import (
     load_stage,
@@ -107,15 +109,22 @@ class Runner:
             ClaimLostError: Somebody else took the chunk while this attempt ran; nothing was published.
             AttemptError: The attempt failed; nothing was published, and the row says why.
         """
-        with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
-            ledger = Ledger(session, self.target)
-            row = ledger.chunk(backfill_id, chunk_id)
-            if row.status == ChunkStatus.COMPLETED:
-                return Outcome(loaded=False, records=row.records_loaded or 0, attempt=row.attempt or 0)
-            claim = ledger.claim(row, claimant, self.settings.lease_seconds)
-        if on_claim:
-            on_claim(claim)
-        return self.attempt(claim, row.source_section, will_retry=will_retry)
+        with ExitStack() as signals:
+            with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
+                ledger = Ledger(session, self.target)
+                row = ledger.chunk(backfill_id, chunk_id)
+                if row.status == ChunkStatus.COMPLETED:
+                    return Outcome(loaded=False, records=row.records_loaded or 0, attempt=row.attempt or 0)
+                # A signal between the claim and the attempt would leave the chunk held by nobody.
+                signals.enter_context(held_back())
+                claim = ledger.claim(row, claimant, self.settings.lease_seconds)
+
+            def begin() -> None:
+                if on_claim:
+                    on_claim(claim)
+                signals.close()
+
+            return self.attempt(claim, row.source_section, will_retry=will_retry, on_start=begin)
 
     def attempt(
         self,
@@ -136,10 +145,15 @@ class Runner:
                 on_start()
             attempt.run()
         except BaseException as error:
-            if not attempt.settle(error, will_retry) or not isinstance(error, Exception):
-                if isinstance(error, Exception) and not isinstance(error, BackfillError):
-                    raise AttemptError(claim.chunk_id, self.target.redact(root_cause(error))) from error
+            published = attempt.settle(error, will_retry)
+            if not isinstance(error, Exception):
                 raise
+            if not published:
+                cause = innermost(error)
+                # dlt wraps even KeyboardInterrupt.
+                if isinstance(cause, BackfillError) or not isinstance(cause, Exception):
+                    raise cause from None
+                raise AttemptError(str(claim.number), self.target.redact(root_cause(error))) from error
         finally:
             attempt.clean_up()
         return Outcome(
@@ -174,7 +188,7 @@ class _Attempt:
                 except SchemaMovedError as error:
                     if number == TRIES:
                         raise
-                    log.info("chunk %s is extracted again: %s", self._claim.chunk_id, error)
+                    log.info("chunk %s is extracted again: %s", self._claim.number, error)
 
     def _load(self, directory: str, heartbeat: Heartbeat) -> None:
         wait = self._runner.settings.file_lock_timeout_seconds
@@ -229,9 +243,10 @@ class _Attempt:
 
         The connection may have gone after the database committed and before it said so. The row tells.
         """
-        if isinstance(error, ClaimLostError):
-            return False
-        reason = root_cause(error) if isinstance(error, Exception) else f"stopped by {type(error).__name__}"
+        if isinstance(error, Exception):
+            reason = root_cause(error)
+        else:
+            reason = f"stopped by {error.signal_name if isinstance(error, Stopped) else type(error).__name__}"
         try:
             with self._target.connect(self._runner.settings.file_lock_timeout_seconds) as session:
                 ledger = Ledger(session, self._target)
@@ -243,7 +258,7 @@ class _Attempt:
         except Exception as trouble:  # noqa: BLE001
             log.warning(
                 "chunk %s could not be given back and stays claimed until its lease runs out: %s",
-                self._claim.chunk_id,
+                self._claim.number,
                 self._target.redact(line(trouble)),
             )
         return False

@@ -12,6 +12,9 @@ from airflow_provider_backfill.exceptions import SettingError
 
 SECTION = "chunked_backfill"
 
+#: More than the databases and the operating system can count as seconds is no use; 31 years.
+LONGEST = 1_000_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -29,7 +32,7 @@ class Settings:
         work_dir: Where attempts extract to; default ``chunked-backfill`` in the system's temporary directory.
 
     Raises:
-        SettingError: A value is not a positive number, or the heartbeat is too slow for the lease.
+        SettingError: A number is out of range, or the heartbeat is too slow for the lease.
     """
 
     lease_seconds: float = 60
@@ -43,8 +46,12 @@ class Settings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name != "work_dir" and not value > 0:
+            if field.name == "work_dir":
+                continue
+            if not value > 0:
                 raise SettingError(field.name, value, "must be greater than 0")
+            if value > LONGEST:
+                raise SettingError(field.name, value, f"must be at most {LONGEST}")
         if self.heartbeat_seconds * 2 > self.lease_seconds:
             raise SettingError(
                 "heartbeat_seconds",

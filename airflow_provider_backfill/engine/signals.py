@@ -13,7 +13,17 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
-    """SIGTERM or SIGHUP arrived. Like KeyboardInterrupt, no handler for errors may swallow it."""
+    """A signal arrived that asks to stop. No handler for errors may swallow it.
+
+    dlt takes KeyboardInterrupt for an error of the source, so SIGINT raises this too.
+
+    Args:
+        signal_name: ``SIGTERM``, ``SIGINT`` or ``SIGHUP``.
+    """
+
+    def __init__(self, signal_name: str) -> None:
+        super().__init__(signal_name)
+        self.signal_name = signal_name
 
 
 class _State:
@@ -35,7 +45,7 @@ def _raise(signum: int, frame: FrameType | None) -> None:
 
 
 def _stop(signum: int) -> None:
-    raise KeyboardInterrupt if signum == signal.SIGINT else Stopped
+    raise Stopped(signal.Signals(signum).name)
 
 
 def _in_main_thread() -> bool:
@@ -44,7 +54,7 @@ def _in_main_thread() -> bool:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """The signals raise in the main thread: KeyboardInterrupt for SIGINT, :class:`Stopped` for the others.
+    """The signals raise :class:`Stopped` in the main thread.
 
     A signal that is ignored, as ``nohup`` does, stays so. Blocks may be nested.
     """

@@ -154,7 +154,7 @@ def _import(reference: str, module_name: str) -> ModuleType:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise SourceNotFoundError(reference, f"no module named {error.name!r}") from None
         raise SourceImportError(reference, line(error)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SourceImportError(reference, line(error)) from error
 
 
@@ -162,6 +162,9 @@ def _import_file(reference: str, path: str) -> ModuleType:
     if not os.path.isfile(path):
         raise SourceNotFoundError(reference, f"there is no file {path}")
     name = os.path.splitext(os.path.basename(path))[0]
+    if name in sys.stdlib_module_names:
+        reason = f"{name!r} is a module of Python itself, which {path} would hide"
+        raise SourceNotFoundError(reference, reason, "give the file another name")
     loaded = sys.modules.get(name)
     if loaded is not None and os.path.abspath(str(getattr(loaded, "__file__", ""))) == os.path.abspath(path):
         return loaded

@@ -1,4 +1,4 @@
-"""From what people name a destination by to a :class:`Target`: a URL, dlt's name of it, or dlt's own object."""
+"""From what people name a destination by, such as a URL or dlt's name of it, to a :class:`Target`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def physical_dataset_name(
     from dlt.common.schema import Schema
 
     naming = Schema("backfill").naming
-    limit = (destination or dialect.build_destination(None)).capabilities().max_identifier_length
+    limit = (destination or dialect.build_destination("")).capabilities().max_identifier_length
     return type(naming)(max_length=limit).normalize_table_identifier(dataset_name)
 
 
@@ -136,7 +136,9 @@ def _dlt_destination(destination: Any) -> AnyDestination:
     if isinstance(destination, Destination):
         return destination
     if not isinstance(destination, str):
-        raise DestinationUnsupportedError(type(destination).__name__, tuple(dialects()), "is no dlt destination")
+        raise DestinationUnsupportedError(
+            type(destination).__name__, tuple(dialects()), "is no dlt destination"
+        )
     try:
         found = Destination.from_reference(destination)
     except (InvalidDestinationReference, UnknownDestinationModule):
@@ -160,8 +162,9 @@ def _configured(destination: AnyDestination, dataset_name: str) -> Any:
     except (DltException, RuntimeError, ValueError) as error:
         reason = line(error)
     raise TargetError(
-        f"destination {shown(name)} is not configured: {reason}; set DESTINATION__{name.upper()}__CREDENTIALS "
-        "or write secrets.toml for dlt, or pass a URL or an Airflow connection"
+        f"destination {shown(name)} is not configured: {reason}; set "
+        f"DESTINATION__{name.upper()}__CREDENTIALS or write secrets.toml for dlt, "
+        "or pass a URL or an Airflow connection"
     )
 
 

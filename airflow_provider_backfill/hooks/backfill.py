@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,9 @@ class BackfillHook(BaseHook):
         if bool(self.conn_id) == (self.destination is not None):
             count = "both" if self.conn_id else "neither"
             raise TargetError(f"{count} of conn_id and destination are given; pass one of them")
-        target = self._from_connection(self.conn_id) if self.conn_id else self._from_destination(self.destination)
+        target = (
+            self._from_connection(self.conn_id) if self.conn_id else self._from_destination(self.destination)
+        )
         for secret in target.secrets():
             mask_secret(secret)
         return target
@@ -87,13 +90,15 @@ class BackfillHook(BaseHook):
     def _from_destination(self, destination: Any) -> Target:
         from airflow_provider_backfill.engine.targets import target_from_destination
 
+        if not (isinstance(destination, str) and "://" in destination):
+            prepare_dlt()
         return target_from_destination(destination, self.dataset_name)
 
     def _from_connection(self, conn_id: str) -> Target:
         connection = self.get_connection(conn_id)
         makers = {"postgres": self._postgres, "duckdb": self._duckdb, "dlt": self._dlt}
         try:
-            make = makers[connection.conn_type]
+            make = makers[connection.conn_type or ""]
         except KeyError:
             raise ConnectionTypeError(conn_id, connection.conn_type or "", sorted(makers)) from None
         return make(connection)
@@ -130,3 +135,18 @@ class BackfillHook(BaseHook):
                 "write its name in dlt's configuration as the host, e.g. postgres"
             )
         return self._from_destination(name)
+
+
+def prepare_dlt() -> None:
+    """Import dlt so that it asks Airflow for secrets alone.
+
+    By itself it asks for a Variable at each of some 700 settings that it looks up in a task. Variables that
+    hold secrets, and ``dlt_secrets_toml`` with everything in it, are read as ever. To have the other settings
+    looked up too, set ``PROVIDERS__AIRFLOW_SECRETS__ONLY_SECRETS=false``.
+    """
+    os.environ.setdefault("PROVIDERS__AIRFLOW_SECRETS__ONLY_SECRETS", "true")
+    from dlt.common.configuration.container import Container
+    from dlt.common.configuration.specs.pluggable_run_context import PluggableRunContext
+
+    # The first look-up sets dlt's providers up. Were it one of a source's, dlt would not find the setting.
+    Container()[PluggableRunContext]

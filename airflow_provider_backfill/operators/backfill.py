@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, this_task
+from airflow_provider_backfill.exceptions import ChunkSizeError
+from airflow_provider_backfill.hooks.backfill import prepare_dlt
+from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, concealed, this_task
+from airflow_provider_backfill.operators.stopping import InFlight, told_to_stop
 from airflow_provider_backfill.version_compat import Context, TaskGroup
 
 if TYPE_CHECKING:
-    from airflow_provider_backfill.engine.destinations.base import Target
     from airflow_provider_backfill.engine.intervals import Interval
     from airflow_provider_backfill.engine.records import Claim
     from airflow_provider_backfill.engine.runner import Outcome
-
-#: How long a task that is told to stop tries to give its chunk back. Airflow kills it after five seconds.
-_RELEASE_SECONDS = 3
 
 
 class ChunkedBackfillOperator(SourceOperator):
@@ -28,8 +25,8 @@ class ChunkedBackfillOperator(SourceOperator):
     Airflow's own backfills drive it. With `expand_window` it is mapped over the chunks of a window. In either
     case a chunk that is completed already succeeds at once, without touching the source.
 
-    The return value is a dict: ``backfill_id``, ``chunk_id``, ``chunk`` (its interval, for people), ``status``
-    (``completed``, or ``skipped`` if there was nothing to do), ``rows``, ``bytes``, ``seconds``.
+    The return value is a dict: ``backfill_id``, ``chunk_id``, ``chunk`` (its interval, for people),
+    ``status`` (``completed``, or ``skipped`` if there was nothing to do), ``rows``, ``bytes``, ``seconds``.
 
     Args:
         chunk: For a task that is not mapped, the size under which the ledger knows its one chunk
@@ -37,7 +34,7 @@ class ChunkedBackfillOperator(SourceOperator):
         backfill_id: The backfill that the chunk is part of, which has planned it; set when mapped, likewise
             the next three.
         chunk_id: The chunk, six digits.
-        label: The chunk's interval for people.
+        interval_label: The chunk's interval for people.
         total: How many chunks the backfill has.
         source: See `SourceOperator`, likewise all others.
 
@@ -54,10 +51,16 @@ class ChunkedBackfillOperator(SourceOperator):
         ... )
     """
 
-    template_fields: Sequence[str] = (*SourceOperator.template_fields, "chunk", "backfill_id", "chunk_id", "label")
+    template_fields: Sequence[str] = (
+        *SourceOperator.template_fields,
+        "chunk",
+        "backfill_id",
+        "chunk_id",
+        "interval_label",
+    )
 
     # The chunk in flight, for on_kill.
-    _in_flight: _InFlight | None = None
+    _in_flight: InFlight | None = None
 
     def __init__(
         self,
@@ -65,7 +68,7 @@ class ChunkedBackfillOperator(SourceOperator):
         chunk: str | None = None,
         backfill_id: str | None = None,
         chunk_id: str | None = None,
-        label: str | None = None,
+        interval_label: str | None = None,
         total: int = 1,
         **kwargs: Any,
     ) -> None:
@@ -73,5 +76,219 @@ class ChunkedBackfillOperator(SourceOperator):
         self.chunk = chunk
         self.backfill_id = backfill_id
         self.chunk_id = chunk_id
-        self.label = label
+        self.interval_label = interval_label
         self.total = total
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> Any:
+        """Map the operator by hand; see Airflow's ``BaseOperator.partial``."""
+        for name in ("source", "destination"):
+            kwargs[name] = concealed(kwargs.get(name))
+        return super().partial(**kwargs)
+
+    @classmethod
+    def expand_window(
+        cls,
+        *,
+        task_id: str,
+        source: Any,
+        chunk: str,
+        dataset_name: str,
+        conn_id: str | None = None,
+        destination: Any = None,
+        start: Any = None,
+        end: Any = None,
+        timezone: str = "UTC",
+        resources: Sequence[str] | str | None = None,
+        source_name: str | None = None,
+        source_kwargs: Mapping[str, Any] | None = None,
+        max_active_chunks: int = 1,
+        **operator_kwargs: Any,
+    ) -> TaskGroup:
+        """Backfill a window chunk by chunk: a group of ``plan``, the mapped ``chunk``, and ``report``.
+
+        Args:
+            task_id: The group's id; its tasks are ``<task_id>.plan`` and so on.
+            source: As of the operator, likewise the next ten.
+            chunk: How long a chunk is: ``<N>s|m|h`` of elapsed time, ``<N>d|w|mo`` of calendar time.
+            dataset_name: The dataset.
+            conn_id: The Airflow connection.
+            destination: A dlt destination, instead.
+            start: First instant of the window; default the start of the DAG run's data interval.
+            end: First instant behind the window; default the interval's end.
+            timezone: IANA zone; default ``UTC``.
+            resources: The source's resources to load; default all that it selects.
+            source_name: What the source is called; default dlt's name of it.
+            source_kwargs: Arguments for the source.
+            max_active_chunks: How many chunks of one DAG run may run at once; default 1.
+            operator_kwargs: Any argument that Airflow's operators take. Each goes to all three tasks, except
+                that ``trigger_rule`` is the first task's and ``outlets`` are the last one's.
+
+        Example:
+            >>> ChunkedBackfillOperator.expand_window(
+            ...     task_id="web_events",
+            ...     source="sources.web_events:page_views",
+            ...     conn_id="warehouse",
+            ...     dataset_name="web_raw",
+            ...     start="{{ params.start }}",
+            ...     end="{{ params.end }}",
+            ...     chunk="1d",
+            ...     max_active_chunks=4,
+            ...     retries=3,
+            ... )
+        """
+        from airflow_provider_backfill.operators.group import window_group
+
+        return window_group(
+            cls,
+            task_id=task_id,
+            chunk=chunk,
+            source_arguments={
+                "source": source,
+                "dataset_name": dataset_name,
+                "conn_id": conn_id,
+                "destination": destination,
+                "timezone": timezone,
+                "resource_names": resources,
+                "source_name": source_name,
+                "source_kwargs": source_kwargs,
+            },
+            bounds={"start": start, "end": end},
+            max_active_chunks=max_active_chunks,
+            operator_kwargs=operator_kwargs,
+        )
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        with airflow_errors():
+            part = self._mapped_part(context) if self.backfill_id else self._lone_part(context)
+            self.interval_label = self.interval_label or part.label
+            outcome = self._run(part, context)
+        if outcome.loaded:
+            self.log.info("%s", part.line(_completed(outcome.records)))
+        else:
+            self.log.info("%s", part.line(f"already {_completed(outcome.records)}"))
+        return {
+            "backfill_id": part.backfill_id,
+            "chunk_id": part.chunk_id,
+            "chunk": self.interval_label,
+            "status": "completed" if outcome.loaded else "skipped",
+            "rows": outcome.records,
+            "bytes": outcome.bytes,
+            "seconds": round(outcome.seconds, 3),
+        }
+
+    def on_kill(self) -> None:
+        """Give the chunk in flight back at once; best effort, and nothing to do if there is none."""
+        flight, self._in_flight = self._in_flight, None
+        if flight is not None:
+            flight.release()
+
+    def _mapped_part(self, context: Context) -> _Part:
+        window = self.window(context)
+        return _Part(
+            backfill_id=str(self.backfill_id),
+            chunk_id=str(self.chunk_id),
+            interval=window.interval,
+            timezone=window.timezone,
+            total=self.total,
+        )
+
+    def _lone_part(self, context: Context) -> _Part:
+        """The one chunk, planned and in the ledger."""
+        from airflow_provider_backfill.engine.backfill import Backfill
+        from airflow_provider_backfill.engine.plan import exact_length
+        from airflow_provider_backfill.engine.window import ChunkSize
+
+        window = self.window(context)
+        size = ChunkSize.parse(self.chunk or exact_length(window.interval, window.timezone))
+        if window.count(size) > 1:
+            raise ChunkSizeError(
+                str(size),
+                f"cuts the window into {window.count(size)} chunks, and a task runs one",
+                "leave chunk out to load the window as one chunk, or use expand_window(...)",
+            )
+        found = self._done_before(window.interval, context)
+        if not found:
+            prepare_dlt()
+            backfill = Backfill(
+                source=self.source_spec,
+                target=self.hook.target,
+                window=window,
+                chunk=size,
+                settings=self.settings,
+            )
+            plan = backfill.plan()
+            backfill.seed(plan)
+            found = plan.backfill_id, plan.chunks[0].chunk_id
+        return _Part(
+            backfill_id=found[0],
+            chunk_id=found[1],
+            interval=window.interval,
+            timezone=window.timezone,
+            total=1,
+        )
+
+    def _done_before(self, interval: Interval, context: Context) -> tuple[str, str] | None:
+        """For a retry, what an earlier try of this task has completed: found without a look at the source."""
+        from airflow_provider_backfill.engine.maps import TaskMaps
+
+        ti, target = context["ti"], self.hook.target
+        cleared = ti.try_number - 1 == ti.max_tries - (self.retries or 0)
+        if ti.try_number < 2 or cleared or not target.exists():
+            return None
+        with target.connect(self.settings.file_lock_timeout_seconds) as session:
+            return TaskMaps(session, target).completed(
+                this_task(context), interval, self.source_spec.resources
+            )
+
+    def _run(self, part: _Part, context: Context) -> Outcome:
+        from airflow_provider_backfill.engine.report import running
+        from airflow_provider_backfill.engine.runner import Runner
+
+        target, ti = self.hook.target, context["ti"]
+
+        def on_claim(claim: Claim) -> None:
+            prepare_dlt()
+            self._in_flight = InFlight(target=target, claim=claim)
+            self.log.info("%s", part.line(running(claim.run_id)))
+
+        runner = Runner(source=self.source_spec, target=target, settings=self.settings)
+        try:
+            with told_to_stop(self.on_kill):
+                return runner.run_chunk(
+                    part.backfill_id,
+                    part.chunk_id,
+                    this_task(context),
+                    on_claim=on_claim,
+                    will_retry=ti.try_number <= ti.max_tries,
+                )
+        finally:
+            self._in_flight = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """The chunk of a task."""
+
+    backfill_id: str
+    chunk_id: str
+    interval: Interval
+    timezone: str
+    total: int
+
+    @property
+    def label(self) -> str:
+        from airflow_provider_backfill.engine.plan import interval_label
+
+        return interval_label(self.interval, self.timezone)
+
+    def line(self, text: str) -> str:
+        from airflow_provider_backfill.engine.report import chunk_line
+
+        return chunk_line(int(self.chunk_id) + 1, self.total, self.interval, text)
+
+
+def _completed(records: int) -> str:
+    from airflow_provider_backfill.engine.report import completed
+
+    return completed(records)

@@ -121,7 +121,9 @@ class SourceOperator(TargetOperator):
         return SourceSpec(
             reference=revealed(self.source),
             arguments=dict(self.source_kwargs or {}),
-            resources=tuple(filter(None, map(str.strip, names.split(",") if isinstance(names, str) else names))),
+            resources=tuple(
+                filter(None, map(str.strip, names.split(",") if isinstance(names, str) else names))
+            ),
             name=self.source_name or None,
         )
 

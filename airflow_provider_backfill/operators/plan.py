@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_backfill.hooks.backfill import prepare_dlt
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, this_task
 from airflow_provider_backfill.version_compat import Context
 
@@ -19,10 +20,10 @@ BACKFILL_ID_KEY = "backfill_id"
 class BackfillPlanOperator(SourceOperator):
     """Cuts a window into chunks, writes them to the ledger, and returns those that are to be run.
 
-    The return value is a list of arguments for ``ChunkedBackfillOperator.partial(...).expand_kwargs(...)``, one
-    dict a chunk, in order. Chunks that are completed are left out. In one DAG run the list stays as it was
-    first, also when the task is cleared and runs again: what has been completed since is mapped again and
-    does nothing.
+    The return value is a list of arguments for ``ChunkedBackfillOperator.partial(...).expand_kwargs(...)``,
+    one dict a chunk, in order. Chunks that are completed are left out. In one DAG run the list stays as it
+    was first, also when the task is cleared and runs again: what has been completed since is mapped again
+    and does nothing.
 
     Args:
         chunk: How long a chunk is (templated): ``<N>s|m|h`` of elapsed time, ``<N>d|w|mo`` of calendar time.
@@ -57,6 +58,7 @@ class BackfillPlanOperator(SourceOperator):
         from airflow_provider_backfill.engine.backfill import Backfill
         from airflow_provider_backfill.engine.window import ChunkSize
 
+        prepare_dlt()
         backfill = Backfill(
             source=self.source_spec,
             window=self.window(context),
@@ -81,7 +83,7 @@ class BackfillPlanOperator(SourceOperator):
                 "backfill_id": plan.backfill_id,
                 "chunk_id": chunk.chunk_id,
                 "total": len(plan.chunks),
-                "label": plan.label(chunk),
+                "interval_label": plan.label(chunk),
                 "start": bound_text(chunk.interval.start),
                 "end": bound_text(chunk.interval.end),
             }

@@ -48,7 +48,9 @@ class BackfillReportOperator(TargetOperator):
         with airflow_errors():
             rows = self._rows(backfill_id)
         if not rows:
-            raise AirflowFailException(f"the ledger has no chunk of backfill {backfill_id}; clear the plan task")
+            raise AirflowFailException(
+                f"the ledger has no chunk of backfill {backfill_id}; clear the plan task"
+            )
         own = (row for row in rows if (row.dag_id, row.dag_run_id) == (ti.dag_id, ti.run_id))
         tally = Tally.of(rows, [row.chunk_id for row in own])
         self.log.info("%s", tally)

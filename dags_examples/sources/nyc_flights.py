@@ -32,10 +32,9 @@ def flights(
     ),
 ) -> Iterator[list[dict[str, Any]]]:
     """Every scheduled departure; ``time_hour`` is the hour it was scheduled for."""
-    # The bounds of the chunk, or none at the end when the source is run forward.
-    start, end = time_hour.start_value, time_hour.end_value
-    outage.rehearse(start.astimezone(NEW_YORK))
-    yield [flight(row) for row in read(start, end)]
+    outage.rehearse(time_hour.start_value, NEW_YORK)
+    # The bounds of the chunk; the end is open when the source is run forward.
+    yield [flight(row) for row in read(time_hour.start_value, time_hour.end_value)]
 
 
 # [END source]
@@ -51,9 +50,9 @@ def flight(row: dict[str, str]) -> dict[str, Any]:
     return values | {"time_hour": datetime.strptime(row["time_hour"], _STAMP).replace(tzinfo=UTC)}
 
 
-def read(start: datetime, end: datetime | None) -> Iterator[dict[str, str]]:
+def read(start: datetime | None, end: datetime | None) -> Iterator[dict[str, str]]:
     """The lines whose ``time_hour``, the last column, is in ``[start, end)``; the file is not in order."""
-    first = start.astimezone(UTC).strftime(_STAMP)
+    first = start.astimezone(UTC).strftime(_STAMP) if start else ""
     last = end.astimezone(UTC).strftime(_STAMP) if end else "9999"
     with zipfile.ZipFile(data_file()) as archive, archive.open("flights.csv") as binary:
         lines = io.TextIOWrapper(binary, encoding="utf-8", newline="")

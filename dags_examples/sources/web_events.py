@@ -10,7 +10,9 @@ import dlt
 
 from sources import outage
 
-VIEWS = [{"id": day, "page": f"/day/{day}", "at": datetime(2026, 1, day, 12, tzinfo=UTC)} for day in range(1, 7)]
+VIEWS = [
+    {"id": day, "page": f"/day/{day}", "at": datetime(2026, 1, day, 12, tzinfo=UTC)} for day in range(1, 7)
+]
 
 
 # [START source]

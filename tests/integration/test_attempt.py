@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -206,6 +208,26 @@ def test_an_attempt_whose_claim_was_taken_publishes_nothing(world: World) -> Non
     backfill.runner.attempt(thief[0], "web_events")
     assert world.query(IDS) == [(1, 10)]
     assert world.row(plan).claim_token == thief[0].token
+
+
+def test_an_attempt_stops_soon_after_its_claim_was_taken(world: World) -> None:
+    """The source would go on for ever: the heartbeat's news must reach it between two pages."""
+    drawn: list[int] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for number in itertools.count():
+            if number == 10:
+                steal(world, plan)
+            drawn.append(number)
+            yield {**events()[0], "id": number}
+            time.sleep(0.001)
+
+    backfill, plan = world.seeded(source_of(rows))
+    with pytest.raises(ClaimLostError):
+        world.run(backfill, plan, 1)
+    assert len(drawn) > 10
+    assert world.row(plan).attempt == 2
+    assert not world.target_has("events")
 
 
 def meanwhile(world: World, plan: BackfillPlan, reference: str, number: int) -> None:

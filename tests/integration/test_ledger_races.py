@@ -146,7 +146,7 @@ def test_a_rival_waits_for_a_publication_under_a_lease_that_ran_out(pg_target, p
         target=lambda: answers.append(claim_first(2, threading.Barrier(1), pg_target, backfill))
     )
 
-    class Crash(Exception):
+    class CrashError(Exception):
         pass
 
     def publish(session):
@@ -157,13 +157,13 @@ def test_a_rival_waits_for_a_publication_under_a_lease_that_ran_out(pg_target, p
             wait_until(lambda: sql(pg_target, waiting) == [(1,)])
             assert answers == []
             if not published:
-                raise Crash
+                raise CrashError
 
     with pg_target.connect(WAIT) as session:
         if published:
             publish(session)
         else:
-            with pytest.raises(Crash):
+            with pytest.raises(CrashError):
                 publish(session)
     rival.join(WAIT)
     [answer] = answers

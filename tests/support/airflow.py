@@ -49,6 +49,7 @@ class LocalAirflow:
         password: Random.
         address: Where the UI and the API are.
         home: AIRFLOW_HOME, deleted by :meth:`stop`.
+        database: The name of the database that it keeps its own tables in.
 
     Raises:
         AirflowError: It did not start; the text ends with what its processes logged.
@@ -68,6 +69,7 @@ class LocalAirflow:
     ) -> None:
         self.password = secrets.token_hex(8)
         self.home = Path(tempfile.mkdtemp(prefix="airflow-"))
+        self.database = database_url.rpartition("/")[2]
         self._port = free_port()
         self._start_timeout = start_timeout
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -102,11 +104,13 @@ class LocalAirflow:
             while not self._ready():
                 self.check()
                 if time.monotonic() > deadline:
-                    raise AirflowError(
-                        f"Airflow was not ready after {self._start_timeout:g} seconds: "
-                        f"{self.api.health()}\n{self.tail()}"
-                    )
+                    health = self.api.health()
+                    raise AirflowError(f"not ready after {self._start_timeout:g} seconds: {health}")
                 time.sleep(0.5)
+        except AirflowError as error:
+            text = f"{error}\n{self.tail()}"
+            self.stop()
+            raise AirflowError(text) from error.__cause__
         except BaseException:
             self.stop()
             raise
@@ -126,7 +130,7 @@ class LocalAirflow:
         """Raise when one of the processes has ended."""
         for name, process in self._processes.items():
             if process.poll() is not None:
-                raise AirflowError(f"{name} ended with {process.returncode}\n{self.tail()}")
+                raise AirflowError(f"airflow {name} ended with {process.returncode}")
 
     def wait_for_dags(self, *dag_ids: str, timeout: float = 120.0) -> None:
         """Wait until the DAGs are there.
@@ -139,7 +143,7 @@ class LocalAirflow:
             self.check()
             errors = "\n".join(self.api.import_errors().values())
             if errors or time.monotonic() > deadline:
-                raise AirflowError(f"no DAG {', '.join(sorted(missing))}\n{errors or self.tail()}")
+                raise AirflowError(f"no DAG {', '.join(sorted(missing))}\n{errors}".rstrip())
             time.sleep(0.5)
 
     def command(self, *arguments: str, timeout: float = 120.0) -> str:

@@ -1,7 +1,8 @@
-"""The command in a process of its own, and a source that can be told to break and to get stuck."""
+"""The command, in a process of its own or in this one, and a source that breaks when it is told to."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -9,10 +10,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
+from click.testing import CliRunner
+
+from airflow_provider_backfill.cli import main
 from airflow_provider_backfill.engine.destinations import Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import ChunkRow
@@ -25,7 +30,7 @@ THIRD_RUN_ID = "559264ef1526bd83"
 SECONDS = 60.0
 
 #: Files in the working directory tell it what to do in the chunk of 3 January.
-WEB_EVENTS = '''
+WEB_EVENTS = """
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,7 +48,7 @@ def page_views(at=dlt.sources.incremental("at", initial_value=datetime(2020, 1, 
             time.sleep(0.02)
     for day in range(1, 7):
         yield {"id": day, "at": datetime(2026, 1, day, 12, tzinfo=UTC), "order": day * 10}
-'''
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,14 @@ class Site:
         return ("--destination", self.url, "--dataset", self.target.dataset_name)
 
     @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "PYTHONPATH": str(REPOSITORY),
+            "AIRFLOW__CHUNKED_BACKFILL__WORK_DIR": str(self.work),
+            **self.environment,
+        }
+
+    @property
     def work(self) -> Path:
         return self.home / "work"
 
@@ -118,6 +131,17 @@ class Site:
         with self.started("run", SOURCE, *WINDOW, *self.place, *more) as process:
             yield process
 
+    def quickly(self, command: str, *more: str, code: int = 0) -> Done:
+        """As `backfill`, in this process."""
+        return self.invoke(command, SOURCE, *WINDOW, *self.place, *more, code=code)
+
+    def invoke(self, *arguments: str, code: int = 0) -> Done:
+        """As `call`, in this process, which keeps none of its traces."""
+        with chdir(self.home), untouched():
+            result = CliRunner().invoke(main, arguments, env=self.variables)
+        assert result.exit_code == code, result.output
+        return Done(code=code, out=result.stdout.splitlines(), err=result.stderr.splitlines())
+
     def rows(self) -> list[ChunkRow]:
         """The ledger; empty when there is none."""
         if not self.target.exists():
@@ -133,7 +157,8 @@ class Site:
         """``id`` and ``order`` of every row that a consumer sees, in order."""
         quoted = self.target.dialect.quote(self.target.dataset_name)
         with self.target.connect(SECONDS) as session:
-            return session.execute(f'SELECT id, "order" FROM {quoted}.page_views ORDER BY id')  # type: ignore[return-value]
+            rows = session.execute(f'SELECT id, "order" FROM {quoted}.page_views ORDER BY id')
+            return [(int(number), int(order)) for number, order in rows]
 
     def stages(self) -> list[str]:
         if not self.target.exists():
@@ -146,6 +171,23 @@ class Site:
         return sorted(os.listdir(self.work)) if self.work.exists() else []
 
 
+@contextmanager
+def untouched() -> Iterator[None]:
+    """What the command changes in its process is as before when the block ends."""
+    logger = logging.getLogger("airflow_provider_backfill")
+    before = (logger.level, list(logger.handlers), logger.propagate)
+    modules, path = set(sys.modules), list(sys.path)
+    with mock.patch.dict(os.environ):
+        try:
+            yield
+        finally:
+            logger.level, logger.handlers, logger.propagate = before
+            sys.path[:] = path
+            for name in set(sys.modules) - modules:
+                if name.partition(".")[0] in {"sources", "refusals"}:
+                    del sys.modules[name]
+
+
 class Running:
     """A command that runs; its output is read as it comes."""
 
@@ -155,9 +197,7 @@ class Running:
             cwd=site.home,
             env={
                 **os.environ,
-                "PYTHONPATH": str(REPOSITORY),
-                "AIRFLOW__CHUNKED_BACKFILL__WORK_DIR": str(site.work),
-                **site.environment,
+                **site.variables,
             },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -210,10 +250,8 @@ class Running:
         return Done(code=actual, out=self._out, err=self._err)
 
     def kill(self) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait(SECONDS)
         for reader in self._readers:
             reader.join(SECONDS)

@@ -87,7 +87,8 @@ def end_leases(target: Target) -> None:
     now = target.dialect.fragments["now"]
     sql(
         target,
-        f"UPDATE {{ledger}} SET lease_expires_at = {now} - INTERVAL '1 second' WHERE lease_expires_at IS NOT NULL",
+        f"UPDATE {{ledger}} SET lease_expires_at = {now} - INTERVAL '1 second'"
+        " WHERE lease_expires_at IS NOT NULL",
     )
 
 

@@ -111,6 +111,13 @@ class Dialect(ABC):
             destination.caps_params = {**formats, **destination.caps_params}
         return destination
 
+    def check(self, target: Target) -> None:
+        """Refuse what the database cannot have as a target, before it is opened.
+
+        Raises:
+            TargetError: For example a name that the database would take for something else.
+        """
+
     def read_url(self, url: str) -> str:
         """The credentials that ``url`` spells, as :meth:`connect` takes them."""
         return url
@@ -146,6 +153,9 @@ class Target:
     credentials: str = field(repr=False)
     dataset_name: str
     destination: Any = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.dialect.check(self)
 
     def connect(self, wait_seconds: float, *, read_only: bool = False) -> AbstractContextManager[Session]:
         return self.dialect.connect(self, wait_seconds, read_only=read_only)

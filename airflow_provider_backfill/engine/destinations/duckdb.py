@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
+from airflow_provider_backfill._text import shown
 from airflow_provider_backfill.engine.destinations.base import Dialect, Session, Target
-from airflow_provider_backfill.exceptions import LedgerBusyError, LedgerUnreachableError
+from airflow_provider_backfill.exceptions import LedgerBusyError, LedgerUnreachableError, TargetError
 
 _HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
@@ -66,6 +67,15 @@ class Duckdb(Dialect):
         ),
     }
     _claiming = threading.RLock()
+
+    def check(self, target: Target) -> None:
+        # DuckDB names a database after its file, and reads a.b as table b of database a where there is one.
+        catalog = os.path.basename(target.credentials).split(".")[0]
+        if catalog.lower() == target.dataset_name.lower():
+            raise TargetError(
+                f"dataset_name {shown(target.dataset_name)} is the name of the DuckDB file too, "
+                "and DuckDB would take one for the other; rename the file or the dataset"
+            )
 
     def read_url(self, url: str) -> str:
         """``duckdb:///relative.duckdb`` and ``duckdb:////absolute.duckdb``, as SQLAlchemy spells them."""

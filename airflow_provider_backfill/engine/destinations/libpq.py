@@ -52,9 +52,9 @@ def _credentials_class() -> Any:
 
     @configspec(init=False)
     class UriCredentials(PostgresCredentials):
-        """dlt spells a URI anew through SQLAlchemy, whose 1.4 leaves ``%`` in a password, which libpq refuses.
+        """dlt spells a URI anew through SQLAlchemy, and 1.4 leaves ``%`` in a password, which libpq refuses.
 
-        A URI without a password, for a server that asks for none, dlt would not take at all.
+        Nor does dlt take a URI without a password, for a server that asks for none.
         """
 
         def __init__(self, uri: str) -> None:
