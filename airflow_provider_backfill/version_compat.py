@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from airflow import __version__ as _airflow_version
 from airflow.providers.common.compat.sdk import (
+    DAG,
     AirflowException,
     AirflowFailException,
     AirflowNotFoundException,
@@ -26,6 +27,7 @@ from packaging.version import Version
 __all__ = [
     "AIRFLOW_V_3_0_PLUS",
     "AIRFLOW_V_3_1_PLUS",
+    "DAG",
     "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan, make_plan, source_key
 from airflow_provider_backfill.engine.records import ChunkRow
@@ -65,14 +65,22 @@ class Backfill:
 
     def seed(self, plan: BackfillPlan) -> list[ChunkRow]:
         """Write the plan's rows and drop what dead attempts left; returns the backfill's rows in order."""
-        from airflow_provider_backfill.engine.stage import drop_leftovers
-
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
             ledger = Ledger(session, self.target)
             ledger.prepare()
             ledger.seed(plan)
-            drop_leftovers(session, self.target, plan.source_name, self.settings.work_root)
+            self._sweep(session, plan)
             return ledger.chunks(plan.backfill_id)
+
+    def sweep(self, plan: BackfillPlan) -> None:
+        """Drop what attempts left behind that have lost their claim, for example to a kill."""
+        with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
+            self._sweep(session, plan)
+
+    def _sweep(self, session: Session, plan: BackfillPlan) -> None:
+        from airflow_provider_backfill.engine.stage import drop_leftovers
+
+        drop_leftovers(session, self.target, plan.source_name, self.settings.work_root)
 
     def rows(self, plan: BackfillPlan) -> list[ChunkRow]:
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:

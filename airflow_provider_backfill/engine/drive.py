@@ -18,7 +18,7 @@ from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan
-from airflow_provider_backfill.engine.records import ChunkRow, Claim
+from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus, Claim
 from airflow_provider_backfill.engine.report import Tally
 from airflow_provider_backfill.engine.signals import Stopped, blocked, held_back, stoppable, unblock
 from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ClaimLostError
@@ -88,9 +88,11 @@ def run(
     since = backfill.clock()
     loaded: set[str] = set()
     deadline = time.monotonic() + backfill.settings.wait_timeout_seconds
+    due = concurrency
     with stoppable():
         while True:
-            if concurrency == 1:
+            # Most rounds of a wait find nothing to do, which is no work for processes.
+            if min(concurrency, due) <= 1:
                 clean = work(backfill, plan, since, observer, loaded.add)
             else:
                 clean = _work_in_processes(
@@ -99,9 +101,14 @@ def run(
             rows = backfill.rows(plan)
             held = [row for row in rows if row.held]
             left = deadline - time.monotonic()
-            if not clean or not held or left <= 0:
+            # The chunk of a lease that has run out since is claimed in the next round.
+            unsettled = held or any(row.lapsed for row in rows)
+            if not clean or not unsettled or left <= 0:
+                backfill.sweep(plan)
                 return Tally.of(rows, loaded)
-            observer.waiting(held, left)
+            due = sum(row.lapsed or row.status is ChunkStatus.PENDING for row in rows)
+            if held:
+                observer.waiting(held, left)
             time.sleep(min(POLL_SECONDS, left))
 
 

@@ -18,15 +18,16 @@ def cursor_of(resource: DltResource) -> Any | None:
     from dlt.extract.incremental import Incremental, IncrementalResourceWrapper
 
     pipe: Any = resource._pipe
-    given: Mapping[str, Any] = getattr(resource, "_explicit_args", None) or {}
+    owner: Any = resource
     while pipe is not None:
         found = pipe.get_by_type(IncrementalResourceWrapper, Incremental)
         if isinstance(found, IncrementalResourceWrapper):
             # What stands as an argument's default is put into the wrapper only when the extraction begins.
+            given = getattr(owner, "_explicit_args", None) or {}
             found = found.incremental or _argument(pipe.gen, given)
         if found is not None:
             return found
-        pipe, given = pipe.parent, {}
+        pipe, owner = pipe.parent, getattr(owner, "_parent", None)
     return None
 
 
@@ -155,4 +156,5 @@ def preflight(source: DltSource) -> None:
         for finding in rule(resource)
     ]
     if findings:
-        raise PreflightError(findings)
+        # Transformers of one parent each find what is wrong with it.
+        raise PreflightError(list(dict.fromkeys(findings)))

@@ -145,7 +145,9 @@ class Runner:
                 on_start()
             attempt.run()
         except BaseException as error:
-            published = attempt.settle(error, will_retry)
+            # A signal that arrives meanwhile waits: it would leave the chunk held, or a stage behind.
+            with held_back():
+                published = attempt.settle(error, will_retry)
             if not isinstance(error, Exception):
                 raise
             if not published:
@@ -155,7 +157,8 @@ class Runner:
                     raise cause from None
                 raise AttemptError(str(claim.number), self.target.redact(root_cause(error))) from error
         finally:
-            attempt.clean_up()
+            with held_back():
+                attempt.clean_up()
         return Outcome(
             loaded=True,
             records=attempt.records,

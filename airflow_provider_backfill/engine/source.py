@@ -70,6 +70,7 @@ class SourceSpec:
                 self.label, f"it is a {type(found).__name__}", "pass a @dlt.source or a @dlt.resource"
             )
         source = found.clone(with_name=_schema_name(self.name)) if self.name else found.clone()
+        _own_cursors(source)
         unknown = sorted(set(self.resources) - set(source.resources))
         if unknown:
             known = ", ".join(sorted(source.resources))
@@ -121,6 +122,32 @@ def _wrap(resource: Any, name: str | None) -> DltSource:
 
     section = _DAG_FILE_PREFIX.sub("", resource.section or resource.name)
     return DltSource(Schema(_schema_name(name or section)), section, [resource])
+
+
+def _own_cursors(source: DltSource) -> None:
+    """Give the source cursors that no other clone shares.
+
+    An extraction leaves its bounds in a cursor, and dlt clips the next one to them: a second chunk would come
+    out empty, without an error.
+    """
+    from dlt.extract.incremental import (
+        Incremental,
+        IncrementalResourceWrapper,
+        incremental_config_to_instance,
+    )
+
+    for resource in source.resources.values():
+        pipe: Any = resource._pipe
+        owner: Any = resource
+        while pipe is not None:
+            hinted = owner._hints.get("incremental") if owner is not None else None
+            for position, step in enumerate(pipe._steps):
+                if isinstance(step, Incremental):
+                    pipe._steps[position] = step.copy()
+                elif isinstance(step, IncrementalResourceWrapper) and hinted is not None:
+                    # Functions that are called already hold on to their wrapper, which is why it stays.
+                    step._incremental = incremental_config_to_instance(hinted).copy()
+            pipe, owner = pipe.parent, getattr(owner, "_parent", None)
 
 
 def _schema_name(name: str) -> str:

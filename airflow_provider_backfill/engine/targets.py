@@ -15,7 +15,7 @@ from airflow_provider_backfill.engine.destinations.libpq import libpq_uri
 from airflow_provider_backfill.exceptions import DestinationUnsupportedError, TargetError
 
 if TYPE_CHECKING:
-    from dlt.common.destination import AnyDestination
+    from dlt.common.destination import Destination
 
 #: What every naming convention of dlt leaves as it is.
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -47,7 +47,7 @@ def target_from_path(path: str, dataset_name: str) -> Target:
 
 
 def target_from_destination(
-    destination: str | AnyDestination | Callable[..., AnyDestination], dataset_name: str
+    destination: str | Destination[Any, Any] | Callable[..., Destination[Any, Any]], dataset_name: str
 ) -> Target:
     """The target for anything that dlt takes as a destination; for all but a URL it imports dlt.
 
@@ -86,7 +86,7 @@ def target_from_destination(
 
 
 def physical_dataset_name(
-    dataset_name: str, dialect: Dialect, destination: AnyDestination | None = None
+    dataset_name: str, dialect: Dialect, destination: Destination[Any, Any] | None = None
 ) -> str:
     """The dataset's name as dlt spells it in the database; most names stay, and then dlt is not imported.
 
@@ -127,7 +127,7 @@ def _target(
     )
 
 
-def _dlt_destination(destination: Any) -> AnyDestination:
+def _dlt_destination(destination: Any) -> Destination[Any, Any]:
     from dlt.common.destination import Destination
     from dlt.common.destination.exceptions import InvalidDestinationReference, UnknownDestinationModule
 
@@ -148,7 +148,7 @@ def _dlt_destination(destination: Any) -> AnyDestination:
     return found
 
 
-def _configured(destination: AnyDestination, dataset_name: str) -> Any:
+def _configured(destination: Destination[Any, Any], dataset_name: str) -> Any:
     """The destination's configuration, completed from dlt's own sources of it."""
     from dlt.common.configuration.exceptions import ConfigFieldMissingException
     from dlt.common.exceptions import DltException

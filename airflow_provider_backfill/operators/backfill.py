@@ -159,7 +159,7 @@ class ChunkedBackfillOperator(SourceOperator):
         )
 
     def execute(self, context: Context) -> dict[str, Any]:
-        with airflow_errors():
+        with airflow_errors(self.redact):
             part = self._mapped_part(context) if self.backfill_id else self._lone_part(context)
             self.interval_label = self.interval_label or part.label
             outcome = self._run(part, context)
@@ -248,9 +248,9 @@ class ChunkedBackfillOperator(SourceOperator):
         target, ti = self.hook.target, context["ti"]
 
         def on_claim(claim: Claim) -> None:
-            prepare_dlt()
             self._in_flight = InFlight(target=target, claim=claim)
             self.log.info("%s", part.line(running(claim.run_id)))
+            prepare_dlt()
 
         runner = Runner(source=self.source_spec, target=target, settings=self.settings)
         try:

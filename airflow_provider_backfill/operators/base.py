@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,11 @@ class TargetOperator(BaseOperator):
         return BackfillHook(
             conn_id=self.conn_id, dataset_name=self.dataset_name, destination=revealed(self.destination)
         )
+
+    def redact(self, text: str) -> str:
+        """Blank the target's password out of a text, once the target is known."""
+        target = vars(self.hook).get("target")
+        return target.redact(text) if target else text
 
     @cached_property
     def settings(self) -> Settings:
@@ -187,19 +192,38 @@ def this_task(context: Context) -> Claimant:
 
 
 @contextmanager
-def airflow_errors() -> Iterator[None]:
-    """Errors as Airflow knows them: no retry for what no retry can mend, and the cause's traceback alone."""
+def airflow_errors(redact: Callable[[str], str] = str) -> Iterator[None]:
+    """Errors as Airflow knows them: no retry for what no retry can mend, and the cause's traceback alone.
+
+    Args:
+        redact: Blanks secrets out of a text. Airflow prints the causes of an error without its own masker.
+    """
     from airflow_provider_backfill.engine.signals import Stopped
 
     try:
         yield
     except RefusedError as error:
-        raise AirflowFailException(str(error)) from error.__cause__
+        raise AirflowFailException(str(error)) from _safe(error.__cause__, redact)
     except AttemptError as error:
         from airflow_provider_backfill.engine.runner import innermost
 
-        raise AirflowException(str(error)) from error.__cause__ and innermost(error.__cause__)
+        cause = error.__cause__ and innermost(error.__cause__)
+        raise AirflowException(str(error)) from _safe(cause, redact)
     except BackfillError as error:
         raise AirflowException(str(error)) from None
-    except Stopped:
-        raise AirflowException("the task was told to stop; its chunk was given back") from None
+    except Stopped as stop:
+        raise AirflowException(f"stopped by {stop.signal_name}; the chunk was given back") from None
+
+
+def _safe(cause: BaseException | None, redact: Callable[[str], str]) -> BaseException | None:
+    """The error with all that led to it, free of secrets; None if one of them insists on showing one."""
+    todo, chain = [cause], dict[int, BaseException]()
+    while todo:
+        error = todo.pop()
+        if error is not None and id(error) not in chain:
+            chain[id(error)] = error
+            todo += [error.__cause__, error.__context__]
+    for error in chain.values():
+        error.args = tuple(redact(arg) if isinstance(arg, str) else arg for arg in error.args)
+    texts = [str(text) for error in chain.values() for text in (error, *getattr(error, "__notes__", ()))]
+    return cause if all(redact(text) == text for text in texts) else None

@@ -40,7 +40,7 @@ class BackfillPlanOperator(SourceOperator):
         self.chunk = chunk
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        with airflow_errors():
+        with airflow_errors(self.redact):
             plan, rows = self._seed(context)
             due = self._mapped(plan, rows, this_task(context))
         self.log.info(

@@ -45,7 +45,7 @@ class BackfillReportOperator(TargetOperator):
         backfill_id = ti.xcom_pull(task_ids=self.plan_task_id, key=BACKFILL_ID_KEY)
         if not backfill_id:
             raise AirflowFailException(f"nothing was planned; see the log of task {self.plan_task_id}")
-        with airflow_errors():
+        with airflow_errors(self.redact):
             rows = self._rows(backfill_id)
         if not rows:
             raise AirflowFailException(

@@ -147,13 +147,13 @@ class AirflowApi:
         return sorted(found, key=lambda task: (task.task_id, task.map_index))
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
-        """What a task pushed, as an object where Airflow hands one out.
+        """What a task pushed, as JSON has it.
 
         Raises:
             AirflowError: It pushed nothing under the key.
         """
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
-        return self.call("GET", path, params={"deserialize": True})["value"]
+        return self.call("GET", path, params={"stringify": False})["value"]
 
     def wait(
         self,

@@ -34,7 +34,7 @@ def die_with_parent(how: signal.Signals) -> Callable[[], None] | None:
     return lambda: prctl(_PR_SET_PDEATHSIG, how)
 
 
-def end_sessions(leaders: Iterable[int], *, patience: float = 15.0) -> None:
+def end_sessions(leaders: Iterable[int], *, patience: float = 5.0) -> None:
     """End processes that were started with ``start_new_session``, and everything they started.
 
     The leaders are asked first, so that they can end what they started in their own order. Children are

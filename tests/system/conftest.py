@@ -56,9 +56,7 @@ class World:
 
     def report(self, dag_id: str, run: Run, group: str) -> dict[str, Any]:
         """What the report task pushed."""
-        value = self.airflow.api.xcom(dag_id, run.run_id, f"{group}.report")
-        # The older API gives the text of what was pushed.
-        found: dict[str, Any] = value if isinstance(value, dict) else json.loads(value.replace("'", '"'))
+        found: dict[str, Any] = self.airflow.api.xcom(dag_id, run.run_id, f"{group}.report")
         return found
 
     def target(self, warehouse: str, dataset_name: str) -> Target:

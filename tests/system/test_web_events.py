@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import pytest
 
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
-from tests.support.airflow import MODERN
-from tests.support.airflow_api import AirflowError
 from tests.support.postgres import Postgres
 from tests.system.conftest import NEEDLE, WAREHOUSES, Run, World
 
@@ -33,13 +31,13 @@ class Demonstration:
 
 
 @pytest.fixture(scope="module", params=WAREHOUSES)
-def demonstration(request: pytest.FixtureRequest, world: World) -> Iterator[Demonstration]:
+def demonstration(request: pytest.FixtureRequest, world: World) -> Demonstration:
     warehouse = request.param
     world.outage.write_text("2026-01-03")
     first = world.run(DAG_ID, conn_id=warehouse)
     ledger = world.ledger(warehouse, DATASET)
     second = world.run(DAG_ID, conn_id=warehouse)
-    yield Demonstration(warehouse=warehouse, first=first, ledger=ledger, second=second)
+    return Demonstration(warehouse=warehouse, first=first, ledger=ledger, second=second)
 
 
 def rows(world: World, warehouse: str) -> list[int]:
@@ -92,11 +90,10 @@ def test_the_same_window_again_does_nothing(world: World, demonstration: Demonst
     assert rows(world, demonstration.warehouse) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("demonstration", ["duckdb"], indirect=True)
 def test_clearing_the_whole_run_maps_the_same_chunks_and_loads_none(
     world: World, demonstration: Demonstration
 ) -> None:
-    if demonstration.warehouse != "duckdb":
-        pytest.skip("one database is enough")
     world.airflow.api.clear(DAG_ID, demonstration.first.run_id)
     cleared = world.wait(DAG_ID, demonstration.first.run_id)
     assert cleared.state == "success"
@@ -108,10 +105,9 @@ def test_clearing_the_whole_run_maps_the_same_chunks_and_loads_none(
     assert rows(world, "duckdb") == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("demonstration", ["postgres"], indirect=True)
 def test_password_is_nowhere(world: World, demonstration: Demonstration, postgres_server: Postgres) -> None:
-    """Not in a log, an XCom, a rendered field or the ledger; nor is it when the database refuses the login."""
-    if demonstration.warehouse != "postgres":
-        pytest.skip("DuckDB has no password")
+    """Not in a log, an XCom, a rendered field or the ledger, and also not when the database refuses it."""
     refused = world.run(DAG_ID, conn_id="absent")
     assert refused.state == "failed"
     logs = "\n".join(world.airflow.task_logs(DAG_ID, f"{GROUP}.plan").values())
@@ -120,8 +116,10 @@ def test_password_is_nowhere(world: World, demonstration: Demonstration, postgre
     files = [path for path in world.airflow.home.rglob("*") if path.is_file()]
     assert len(files) > 20
     assert [path for path in files if NEEDLE in path.read_text(errors="replace")] == []
-    for database in (world.airflow.database, "warehouse"):
-        assert [table for table, text in texts(postgres_server, database) if NEEDLE in text] == []
+    for database, word in ((world.airflow.database, DAG_ID), ("warehouse", BACKFILL_ID)):
+        found = list(texts(postgres_server, database))
+        assert any(word in text for _, text in found)
+        assert [table for table, text in found if NEEDLE in text] == []
 
 
 def texts(server: Postgres, database: str) -> Iterator[tuple[str, str]]:
@@ -135,13 +133,3 @@ def texts(server: Postgres, database: str) -> Iterator[tuple[str, str]]:
     for (table,) in tables:
         for (text,) in server.execute(f"SELECT CAST(t AS text) FROM {table} t", database=database):
             yield table, text
-
-
-def test_unknown_connection_is_named(world: World) -> None:
-    if not MODERN:
-        pytest.skip("one line is enough")
-    failed = world.run(DAG_ID, conn_id="nowhere")
-    assert failed.state == "failed"
-    with pytest.raises(AirflowError):
-        world.airflow.api.xcom(DAG_ID, failed.run_id, f"{GROUP}.plan")
-    assert any("nowhere" in text for text in world.airflow.task_logs(DAG_ID, f"{GROUP}.plan").values())

@@ -176,7 +176,7 @@ def test_claims_and_claimants_are_values():
     assert claim == replace(claim)
     assert (claim.superseded, claim.number) == ((), 3)
     with pytest.raises(FrozenInstanceError):
-        claim.token = "mine"
+        claim.token = "mine"  # type: ignore[misc]
     someone = Claimant(claimed_by="worker-3:4711")
     assert (someone.dag_id, someone.dag_run_id, someone.task_id, someone.map_index) == (
         None,
@@ -185,4 +185,4 @@ def test_claims_and_claimants_are_values():
         None,
     )
     with pytest.raises(TypeError):
-        Claimant("worker-3:4711")
+        Claimant("worker-3:4711")  # type: ignore[call-arg]

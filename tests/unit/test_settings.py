@@ -128,6 +128,6 @@ def test_a_heartbeat_leaves_room_for_a_late_one():
 
 def test_settings_are_named_and_do_not_change():
     with pytest.raises(TypeError):
-        Settings(60)
+        Settings(60)  # type: ignore[call-arg]
     with pytest.raises(FrozenInstanceError):
-        Settings().max_chunks = 1
+        Settings().max_chunks = 1  # type: ignore[misc]

@@ -26,7 +26,7 @@ class PostgresSession(Session):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         self.native.autocommit = False
-        # Whatever the database's default: a snapshot from before a wait for a lock misses what its holder did.
+        # Whatever the database's default: a snapshot from before a wait for a lock misses what was done then.
         self.native.isolation_level = "READ COMMITTED"
         try:
             yield

@@ -1,0 +1,109 @@
+"""Everything that this package raises on purpose.
+
+::
+
+    BackfillError
+    ├── RefusedError                        nothing was written; the command exits with 2
+    │   ├── SettingError                    an option of [chunked_backfill] is unusable
+    │   ├── WindowError
+    │   │   ├── NaiveBoundError             a time without an offset
+    │   │   ├── EmptyWindowError            the end is not after the start
+    │   │   ├── BoundFormatError            a bound is neither a time nor a whole number
+    │   │   ├── ChunkSizeError              a chunk size is not one, or does not fit the window
+    │   │   ├── TooManyChunksError          the plan is longer than max_chunks
+    │   │   └── TimezoneError               no such time zone
+    │   ├── SourceError
+    │   │   ├── SourceNotFoundError         the reference leads nowhere
+    │   │   ├── SourceImportError           the source's module does not import
+    │   │   └── SourceArgumentsError        the source does not take the arguments, or lacks one
+    │   ├── TargetError
+    │   │   ├── DestinationUnsupportedError the destination cannot carry the ledger
+    │   │   └── ConnectionTypeError         the Airflow connection has a type that is not known
+    │   ├── PreflightError                  findings about the source and its target
+    │   ├── PlanConflictError               the stored plan has other inputs
+    │   └── OverlapError                    another backfill has done part of the window
+    ├── LedgerError
+    │   ├── ClaimLostError                  the attempt's claim ran out or was taken away
+    │   ├── ChunkHeldError                  somebody else holds the chunk now
+    │   ├── LedgerBusyError                 the ledger's database stayed locked
+    │   ├── LedgerUnreachableError          the ledger's database does not let us in
+    │   ├── ChunkMissingError               the ledger has no such row
+    │   └── DuplicateChunksError            the ledger has a row twice
+    └── AttemptError                        one attempt failed; another may succeed
+
+Each class keeps its values as attributes and builds its message from them. A message is one line (a
+`PreflightError` with several findings has one line each), names the value, says why, and says what to do.
+Passwords inside addresses and connection strings are masked in every message. All survive pickling.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_backfill.exceptions.attempts import (
+    AttemptError,
+    ChunkHeldError,
+    ChunkMissingError,
+    ClaimLostError,
+    DuplicateChunksError,
+    LedgerBusyError,
+    LedgerError,
+    LedgerUnreachableError,
+)
+from airflow_provider_backfill.exceptions.base import (
+    BackfillError,
+    RefusedError,
+)
+from airflow_provider_backfill.exceptions.refusals import (
+    ConnectionTypeError,
+    DestinationUnsupportedError,
+    Finding,
+    OverlapError,
+    PlanConflictError,
+    PreflightError,
+    SettingError,
+    SourceArgumentsError,
+    SourceError,
+    SourceImportError,
+    SourceNotFoundError,
+    TargetError,
+)
+from airflow_provider_backfill.exceptions.windows import (
+    BoundFormatError,
+    ChunkSizeError,
+    EmptyWindowError,
+    NaiveBoundError,
+    TimezoneError,
+    TooManyChunksError,
+    WindowError,
+)
+
+__all__ = [
+    "AttemptError",
+    "BackfillError",
+    "BoundFormatError",
+    "ChunkHeldError",
+    "ChunkMissingError",
+    "ChunkSizeError",
+    "ClaimLostError",
+    "ConnectionTypeError",
+    "DestinationUnsupportedError",
+    "DuplicateChunksError",
+    "EmptyWindowError",
+    "Finding",
+    "LedgerBusyError",
+    "LedgerError",
+    "LedgerUnreachableError",
+    "NaiveBoundError",
+    "OverlapError",
+    "PlanConflictError",
+    "PreflightError",
+    "RefusedError",
+    "SettingError",
+    "SourceArgumentsError",
+    "SourceError",
+    "SourceImportError",
+    "SourceNotFoundError",
+    "TargetError",
+    "TimezoneError",
+    "TooManyChunksError",
+    "WindowError",
+]

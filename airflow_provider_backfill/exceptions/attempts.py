@@ -1,0 +1,132 @@
+"""What goes wrong once a backfill runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_provider_backfill._text import line, masked, shown
+from airflow_provider_backfill.exceptions.base import BackfillError
+
+
+class LedgerError(BackfillError):
+    """The ledger did not allow a step."""
+
+
+@dataclass(eq=False, repr=False)
+class ClaimLostError(LedgerError):
+    """An attempt no longer holds the claim that a ``step`` (for example ``publish``) needs.
+
+    What it loaded is not published. ``chunk`` is as shown to people (``3/5``), ``holder`` who has it now.
+    """
+
+    chunk: str
+    step: str
+    holder: str | None = None
+
+    def _message(self) -> str:
+        cause = f"{self.holder} holds it now" if self.holder else "it ran out or was released"
+        return (
+            f"chunk {self.chunk}: cannot {self.step}, the claim was lost ({cause}); "
+            "nothing of this attempt was published, run the window again to see who completes the chunk"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class ChunkHeldError(LedgerError):
+    """Somebody else holds the ``chunk`` (``3/5``), or a chunk of the same source that overlaps it.
+
+    ``holder`` is host and process id. The lease lives until ``lease_expires_at`` (None: the holder keeps no
+    lease), which is ``seconds_left`` from now by the database's clock.
+    """
+
+    chunk: str
+    holder: str | None
+    lease_expires_at: datetime | None
+    seconds_left: float | None
+
+    def _message(self) -> str:
+        held = f"chunk {self.chunk} is held by {self.holder or 'an unknown worker'}"
+        if self.lease_expires_at is None:
+            return (
+                f"{held} without a lease; once it is sure that nobody works on it, "
+                "free it with `chunked-backfill release`"
+            )
+        left = "" if self.seconds_left is None else f" ({max(0.0, self.seconds_left):.0f} s left)"
+        return (
+            f"{held} until {self.lease_expires_at.isoformat(timespec='seconds')}{left} unless renewed; "
+            "wait until it is done or its lease runs out"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class LedgerBusyError(LedgerError):
+    """The ``database`` (or its file) stayed locked for ``waited_seconds``, longer than the wait allows."""
+
+    database: str
+    waited_seconds: float
+    reason: str = "another process has it open"
+
+    def _message(self) -> str:
+        return (
+            f"database {shown(self.database)} stayed locked for {self.waited_seconds:.0f} s: "
+            f"{line(self.reason)}; close what holds it, run fewer chunks at once, "
+            "or raise [chunked_backfill] file_lock_timeout_seconds"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class LedgerUnreachableError(LedgerError):
+    """The ledger's ``database`` does not answer, or refuses the login."""
+
+    database: str
+    reason: str
+
+    def _message(self) -> str:
+        return (
+            f"database {shown(masked(self.database))} cannot be opened: {line(self.reason)}; "
+            "check the address, the login and the file's rights"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class DuplicateChunksError(LedgerError):
+    """The ledger, made by another tool, has a chunk more than once."""
+
+    backfill_id: str
+    chunk_id: str
+
+    def _message(self) -> str:
+        return (
+            f"the ledger has chunk {self.chunk_id} of backfill {self.backfill_id} more than once, so no "
+            "claim on it is safe; delete all but one row a chunk from _dlt_backfills, and keep a completed "
+            "one if there is one"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class ChunkMissingError(LedgerError):
+    """The ledger has no row for chunk ``chunk_id`` (six digits) of backfill ``backfill_id``."""
+
+    backfill_id: str
+    chunk_id: str
+
+    def _message(self) -> str:
+        return (
+            f"chunk {self.chunk_id} of backfill {self.backfill_id} is not in the ledger; "
+            "plan the window again, which puts missing rows back"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class AttemptError(BackfillError):
+    """One attempt at the ``chunk`` (``3/5``) failed and left nothing behind. Another may succeed."""
+
+    chunk: str
+    reason: str
+
+    def _message(self) -> str:
+        return (
+            f"chunk {self.chunk} failed: {line(self.reason)}; "
+            "nothing of this attempt was published, retry the task or run the window again"
+        )

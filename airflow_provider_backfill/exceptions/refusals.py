@@ -1,0 +1,168 @@
+"""Settings, sources, targets and plans that are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_provider_backfill._text import line, shown
+from airflow_provider_backfill.exceptions.base import RefusedError
+
+
+@dataclass(eq=False, repr=False)
+class SettingError(RefusedError):
+    """The ``option`` of ``[chunked_backfill]`` has a ``value`` that cannot be used."""
+
+    option: str
+    value: object
+    reason: str
+
+    def _message(self) -> str:
+        return (
+            f"[chunked_backfill] {self.option} = {shown(self.value)} {line(self.reason)}; change it in "
+            f"Airflow's configuration or in AIRFLOW__CHUNKED_BACKFILL__{self.option.upper()}"
+        )
+
+
+class SourceError(RefusedError):
+    """The source cannot be used."""
+
+
+@dataclass(eq=False, repr=False)
+class SourceNotFoundError(SourceError):
+    """The reference ``source`` (``module:function``) leads nowhere."""
+
+    source: str
+    reason: str
+    remedy: str = "pass module:function, e.g. sources.web_events:page_views, that can be imported from here"
+
+    def _message(self) -> str:
+        return f"source {shown(self.source)} was not found: {line(self.reason)}; {self.remedy}"
+
+
+@dataclass(eq=False, repr=False)
+class SourceImportError(SourceError):
+    """The module of the reference ``source`` was found, and its import raised ``reason``."""
+
+    source: str
+    reason: str
+    remedy: str = "mend the module, or install what it needs"
+
+    def _message(self) -> str:
+        return f"source {shown(self.source)} failed to import: {line(self.reason)}; {self.remedy}"
+
+
+@dataclass(eq=False, repr=False)
+class SourceArgumentsError(SourceError):
+    """The ``source`` cannot be called with these arguments; values are not shown, as some are secret."""
+
+    source: str
+    reason: str
+    remedy: str = "pass none"
+
+    def _message(self) -> str:
+        return f"source {shown(self.source)} cannot be called: {line(self.reason)}; {line(self.remedy)}"
+
+
+class TargetError(RefusedError):
+    """The place to load into cannot be used."""
+
+
+@dataclass(eq=False, repr=False)
+class DestinationUnsupportedError(TargetError):
+    """The ``destination`` cannot carry the ledger beside the data; the ``supported`` ones can."""
+
+    destination: str
+    supported: Sequence[str] = ()
+    reason: str = "cannot carry the ledger beside the data in one transaction"
+
+    def _message(self) -> str:
+        known = ", ".join(self.supported) or "one that has a dialect"
+        return f"destination {shown(self.destination)} {line(self.reason)}; use {known}"
+
+
+@dataclass(eq=False, repr=False)
+class ConnectionTypeError(TargetError):
+    """The Airflow connection ``conn_id`` has a ``conn_type`` that leads to no destination."""
+
+    conn_id: str
+    conn_type: str
+    supported: Sequence[str] = ()
+
+    def _message(self) -> str:
+        known = f"of type {', '.join(self.supported)}" if self.supported else "of another type"
+        return (
+            f"connection {shown(self.conn_id)} has type {shown(self.conn_type)}, which is no known "
+            f"destination; use a connection {known}, or pass destination= instead"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One reason not to start.
+
+    Args:
+        rule: The rule's short name, for example ``no-cursor``.
+        resource: The resource it is about; None for the backfill as a whole.
+        message: What is wrong.
+        remedy: What to change.
+    """
+
+    rule: str
+    resource: str | None
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        subject = "" if self.resource is None else f"resource {shown(self.resource)}: "
+        return f"{subject}{line(self.message)}; {line(self.remedy)} [{self.rule}]"
+
+
+@dataclass(eq=False, repr=False)
+class PreflightError(RefusedError):
+    """The source cannot be backfilled as it is: all ``findings``, not only the first."""
+
+    findings: Sequence[Finding]
+
+    def _message(self) -> str:
+        if len(self.findings) == 1:
+            return f"refused: {self.findings[0]}"
+        return "\n- ".join([f"refused for {len(self.findings)} reasons:", *map(str, self.findings)])
+
+
+@dataclass(eq=False, repr=False)
+class PlanConflictError(RefusedError):
+    """The ledger holds this backfill with other inputs; ``differences`` maps a name to (stored, given)."""
+
+    backfill_id: str
+    differences: Mapping[str, tuple[object, object]] = field(default_factory=dict)
+
+    def _message(self) -> str:
+        details = ", ".join(
+            f"{name} is {shown(stored)} in the ledger and {shown(given)} here"
+            for name, (stored, given) in self.differences.items()
+        )
+        return (
+            f"backfill {self.backfill_id} exists with different inputs{details and f' ({details})'}; "
+            "run it with the inputs in the ledger, or load into another dataset"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class OverlapError(RefusedError):
+    """Another backfill of the ``source`` has completed ``count`` chunks in this window.
+
+    Loading them again would double their rows. ``interval`` is what they span.
+    """
+
+    source: str
+    backfill_id: str
+    interval: object
+    count: int
+
+    def _message(self) -> str:
+        return (
+            f"source {shown(self.source)}: backfill {self.backfill_id} has completed {self.count} chunk(s) "
+            f"in this window ({self.interval}), which would be loaded a second time; pass the window and "
+            "chunk of that backfill to resume it, or a window that does not overlap"
+        )

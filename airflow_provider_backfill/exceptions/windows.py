@@ -1,0 +1,102 @@
+"""A window, its chunk size or its time zone is unusable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_provider_backfill._text import line, shown
+from airflow_provider_backfill.exceptions.base import RefusedError
+
+
+class WindowError(RefusedError):
+    """The window, its chunk size or its time zone is unusable."""
+
+
+@dataclass(eq=False, repr=False)
+class NaiveBoundError(WindowError):
+    """The ``bound`` (``start`` or ``end``) is a time without an offset; ``example`` is the same with one."""
+
+    bound: str
+    value: str
+    example: str
+
+    def _message(self) -> str:
+        remedy = f"pass an explicit offset (e.g. {self.example})"
+        return f"{self.bound} {shown(self.value)} is timezone-naive; {remedy}"
+
+
+@dataclass(eq=False, repr=False)
+class EmptyWindowError(WindowError):
+    """The ``end`` is not after the ``start``; ``from_data_interval``: a DAG run's interval gave both."""
+
+    start: object
+    end: object
+    from_data_interval: bool = False
+
+    def _message(self) -> str:
+        if self.from_data_interval:
+            return (
+                f"empty window: the data interval starts at {shown(self.start)} and ends at "
+                f"{shown(self.end)}, because on Airflow 3 a cron string as schedule makes intervals of no "
+                "length; use schedule=CronDataIntervalTimetable(...), or set [scheduler] "
+                "create_cron_data_intervals = True, or pass start and end"
+            )
+        return (
+            f"empty window: end {shown(self.end)} is not after start {shown(self.start)}; "
+            "a window is half-open, [start, end), so pass an end later than its start"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class BoundFormatError(WindowError):
+    """The ``bound`` (``start`` or ``end``) is neither a time nor a whole number, or cannot be represented."""
+
+    bound: str
+    value: object
+    reason: str
+    remedy: str = "pass ISO-8601 with an offset (e.g. 2026-01-01T00:00:00Z) or a date (e.g. 2026-01-01)"
+
+    def _message(self) -> str:
+        return f"{self.bound} {shown(self.value)} {line(self.reason)}; {self.remedy}"
+
+
+@dataclass(eq=False, repr=False)
+class ChunkSizeError(WindowError):
+    """The ``value`` given as chunk size is not one, or does not fit the window."""
+
+    value: object
+    reason: str
+    remedy: str = "pass a number and a unit, s, m, h (elapsed) or d, w, mo (calendar), e.g. 6h or 1d"
+
+    def _message(self) -> str:
+        return f"chunk {shown(self.value)} {line(self.reason)}; {self.remedy}"
+
+
+@dataclass(eq=False, repr=False)
+class TooManyChunksError(WindowError):
+    """The window would be cut into ``count`` chunks of size ``chunk``; ``max_chunks`` are allowed."""
+
+    count: int
+    max_chunks: int
+    chunk: str
+
+    def _message(self) -> str:
+        return (
+            f"chunk {shown(self.chunk)} cuts this window into {self.count} chunks, more than max_chunks = "
+            f"{self.max_chunks}; use a larger chunk or a shorter window, "
+            "or raise [chunked_backfill] max_chunks"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class TimezoneError(WindowError):
+    """There is no such ``timezone``; ``matches`` are the names that resemble it, best first."""
+
+    timezone: object
+    matches: Sequence[str] = ()
+
+    def _message(self) -> str:
+        near = " or ".join(self.matches)
+        hint = f"did you mean {near}?" if near else "pass one, e.g. Europe/Berlin"
+        return f"timezone {shown(self.timezone)} is not an IANA time zone; {hint}"
