@@ -31,7 +31,8 @@ test: $(READY) ## Run every test on Airflow 3.3 with the newest dlt
 	$(BIN)/python -m pytest tests/system $(PYTEST_ARGS)
 
 test-airflow2: $(READY2) ## Run the tests of the floor: Airflow 2.11 with dlt 1.26
-	$(BIN2)/python -m pytest -m "not system or airflow2" -n $(WORKERS) $(PYTEST_ARGS)
+	$(BIN2)/python -m pytest tests/unit tests/integration -n $(WORKERS) $(PYTEST_ARGS)
+	$(BIN2)/python -m pytest tests/system -m airflow2 $(PYTEST_ARGS)
 
 lint: $(READY) ## Check style (ruff) and types (mypy strict)
 	$(BIN)/ruff check .

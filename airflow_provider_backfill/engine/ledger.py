@@ -249,7 +249,10 @@ class Ledger:
 
     def _guarded(self, name: str, claim: Claim, **parameters: Any) -> None:
         keys = {"backfill_id": claim.backfill_id, "chunk_id": claim.chunk_id, "token": claim.token}
-        if not self._run(name, {**keys, **parameters}):
+        # A heartbeat's renewal must not meet a claim of the same row in this process.
+        with self._target.dialect.exclusive(self._target):
+            changed = self._run(name, {**keys, **parameters})
+        if not changed:
             raise ClaimLostError(str(claim.number), name)
 
     def renew(self, claim: Claim, lease_seconds: float) -> None:

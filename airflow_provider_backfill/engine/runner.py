@@ -27,6 +27,7 @@ from airflow_provider_backfill.engine.stage import (
     read_stored_schema,
     stage_prefix,
     table_chains,
+    working_directory,
 )
 from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ClaimLostError
 
@@ -176,7 +177,7 @@ class _Attempt:
         self._target = runner.target
         self._claim = claim
         self._stage = stage
-        self._directory = os.path.join(runner.settings.work_root, stage)
+        self._directory = working_directory(runner.target, stage, runner.settings.work_root)
         self._staged = False
         self.records = 0
         self.bytes = 0

@@ -27,6 +27,12 @@ def stage_prefix(target: Target, source_name: str) -> str:
     return f"backfill_stage_{digest}_"
 
 
+def working_directory(target: Target, stage: str, work_root: str) -> str:
+    """Where the attempt with this stage extracts to. Another database may have a dataset of the same name."""
+    digest = hashlib.sha256(target.credentials.encode()).hexdigest()[:12]
+    return os.path.join(work_root, f"{stage}_{digest}")
+
+
 @contextmanager
 def open_client(
     target: Target, stage: str, schema: Schema, wait_seconds: float
@@ -104,7 +110,12 @@ def drop_leftovers(session: Session, target: Target, source_name: str, work_root
     """
     prefix = stage_prefix(target, source_name)
     stages = target.dialect.schemas(session, prefix)
-    directories = [entry for entry in _listdir(work_root) if entry.startswith(prefix)]
+    suffix = os.path.basename(working_directory(target, "", work_root))
+    directories = [
+        entry.removesuffix(suffix)
+        for entry in _listdir(work_root)
+        if entry.startswith(prefix) and entry.endswith(suffix)
+    ]
     if not stages and not directories:
         return []
     live = {f"{prefix}{token}" for token in Ledger(session, target).live_tokens(source_name)}
@@ -113,7 +124,7 @@ def drop_leftovers(session: Session, target: Target, source_name: str, work_root
         target.dialect.drop_schema(session, stage)
     for directory in directories:
         if directory not in live:
-            shutil.rmtree(os.path.join(work_root, directory), ignore_errors=True)
+            shutil.rmtree(working_directory(target, directory, work_root), ignore_errors=True)
     if dead:
         log.info("dropped %d stage(s) that interrupted attempts left behind", len(dead))
     return dead

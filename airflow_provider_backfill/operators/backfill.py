@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_backfill.exceptions import ChunkSizeError
-from airflow_provider_backfill.hooks.backfill import prepare_dlt
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, concealed, this_task
 from airflow_provider_backfill.operators.stopping import InFlight, told_to_stop
 from airflow_provider_backfill.version_compat import Context, TaskGroup
@@ -198,6 +196,8 @@ class ChunkedBackfillOperator(SourceOperator):
         from airflow_provider_backfill.engine.backfill import Backfill
         from airflow_provider_backfill.engine.plan import exact_length
         from airflow_provider_backfill.engine.window import ChunkSize
+        from airflow_provider_backfill.exceptions import ChunkSizeError
+        from airflow_provider_backfill.hooks.backfill import prepare_dlt
 
         window = self.window(context)
         size = ChunkSize.parse(self.chunk or exact_length(window.interval, window.timezone))
@@ -244,6 +244,7 @@ class ChunkedBackfillOperator(SourceOperator):
     def _run(self, part: _Part, context: Context) -> Outcome:
         from airflow_provider_backfill.engine.report import running
         from airflow_provider_backfill.engine.runner import Runner
+        from airflow_provider_backfill.hooks.backfill import prepare_dlt
 
         target, ti = self.hook.target, context["ti"]
 

@@ -1,4 +1,8 @@
-"""What the operators of a backfill share: where it loads to, what it reads, and how errors reach Airflow."""
+"""What the operators of a backfill share: where it loads to, what it reads, and how errors reach Airflow.
+
+Modules of operators import the engine, the hook and the exceptions where they are used: a DAG file that is
+parsed needs none of them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_backfill.exceptions import AttemptError, BackfillError, BoundFormatError, RefusedError
-from airflow_provider_backfill.hooks.backfill import BackfillHook
 from airflow_provider_backfill.version_compat import (
     AirflowException,
     AirflowFailException,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_backfill.engine.settings import Settings
     from airflow_provider_backfill.engine.source import SourceSpec
     from airflow_provider_backfill.engine.window import Window
+    from airflow_provider_backfill.hooks.backfill import BackfillHook
 
 
 class TargetOperator(BaseOperator):
@@ -46,6 +49,8 @@ class TargetOperator(BaseOperator):
 
     @cached_property
     def hook(self) -> BackfillHook:
+        from airflow_provider_backfill.hooks.backfill import BackfillHook
+
         return BackfillHook(
             conn_id=self.conn_id, dataset_name=self.dataset_name, destination=revealed(self.destination)
         )
@@ -143,6 +148,8 @@ class SourceOperator(TargetOperator):
 
 
 def _bound(context: Context, bound: str) -> Any:
+    from airflow_provider_backfill.exceptions import BoundFormatError
+
     value = context.get(f"data_interval_{bound}")
     if value is None:
         raise BoundFormatError(
@@ -199,6 +206,7 @@ def airflow_errors(redact: Callable[[str], str] = str) -> Iterator[None]:
         redact: Blanks secrets out of a text. Airflow prints the causes of an error without its own masker.
     """
     from airflow_provider_backfill.engine.signals import Stopped
+    from airflow_provider_backfill.exceptions import AttemptError, BackfillError, RefusedError
 
     try:
         yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_backfill.hooks.backfill import prepare_dlt
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, this_task
 from airflow_provider_backfill.version_compat import Context
 
@@ -57,6 +56,7 @@ class BackfillPlanOperator(SourceOperator):
     def _seed(self, context: Context) -> tuple[BackfillPlan, list[ChunkRow]]:
         from airflow_provider_backfill.engine.backfill import Backfill
         from airflow_provider_backfill.engine.window import ChunkSize
+        from airflow_provider_backfill.hooks.backfill import prepare_dlt
 
         prepare_dlt()
         backfill = Backfill(

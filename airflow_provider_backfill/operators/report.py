@@ -84,7 +84,7 @@ def _summary(tally: Tally) -> dict[str, Any]:
 
 def _shortfall(rows: Sequence[ChunkRow]) -> str:
     missing = list(_missing(rows))
-    lines = [f"{len(missing)} of {len(rows)} chunks are not completed:", *missing[:_LONGEST_LIST]]
+    lines = [f"{len(missing)} of {len(rows)} chunks not completed:", *missing[:_LONGEST_LIST]]
     if len(missing) > _LONGEST_LIST:
         lines.append(f"and {len(missing) - _LONGEST_LIST} more")
     return "\n- ".join(lines) + "\nclear the tasks of these chunks, or run the same window again, to resume"

@@ -22,7 +22,7 @@ from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus, Clai
 from airflow_provider_backfill.engine.runner import Outcome, this_claimant
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
-from airflow_provider_backfill.engine.stage import stage_prefix
+from airflow_provider_backfill.engine.stage import stage_prefix, working_directory
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 from airflow_provider_backfill.exceptions import AttemptError, ClaimLostError
 from tests.support.sources import day, events, new_columns, source_of, two_types
@@ -309,7 +309,7 @@ def test_what_a_killed_attempt_left_is_dropped_by_the_next_plan(world: World) ->
     dead = stage_prefix(world.target, plan.source_name) + "00112233445566ff"
     with world.target.connect(5) as session:
         world.target.dialect.create_schema(session, dead)
-    os.makedirs(os.path.join(world.settings.work_root, dead, "1"))
+    os.makedirs(working_directory(world.target, dead, world.settings.work_root))
     with world.target.connect(5) as session:
         ledger = Ledger(session, world.target)
         live = ledger.claim(ledger.chunk(plan.backfill_id, "000000"), this_claimant(), 60)

@@ -191,6 +191,7 @@ class LocalAirflow:
             "AIRFLOW_HOME": self.home,
             "PYTHONPATH": os.pathsep.join(paths),
             "SCARF_ANALYTICS": "false",
+            "CHUNKED_BACKFILL__WORK_DIR": self.home / "work",
             "CORE__DAGS_FOLDER": dags,
             "CORE__DAGS_ARE_PAUSED_AT_CREATION": False,
             "CORE__EXECUTOR": "LocalExecutor",

@@ -85,11 +85,12 @@ def sql(target: Target, statement: str, **parameters: Any) -> list[tuple[Any, ..
 def end_leases(target: Target) -> None:
     """As if every claim's holder had been silent for longer than its lease."""
     now = target.dialect.fragments["now"]
-    sql(
-        target,
-        f"UPDATE {{ledger}} SET lease_expires_at = {now} - INTERVAL '1 second'"
-        " WHERE lease_expires_at IS NOT NULL",
-    )
+    with target.dialect.exclusive(target):
+        sql(
+            target,
+            f"UPDATE {{ledger}} SET lease_expires_at = {now} - INTERVAL '1 second'"
+            " WHERE lease_expires_at IS NOT NULL",
+        )
 
 
 def everything(target: Target) -> list[ChunkRow]:
