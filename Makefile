@@ -13,6 +13,8 @@ BIN2 := $(VENV2)/bin
 comma := ,
 
 export UV_LINK_MODE ?= copy
+# Airflow and dlt take several times as long to import without it.
+export UV_COMPILE_BYTECODE ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up test test-airflow2 lint format docs constraints clean

@@ -25,7 +25,7 @@ from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.stage import stage_prefix, working_directory
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 from airflow_provider_backfill.exceptions import AttemptError, ClaimLostError
-from tests.support.sources import day, events, new_columns, source_of, two_types
+from tests.support.sources import EPOCH, day, events, new_columns, source_of, two_types
 
 
 class World:
@@ -327,7 +327,7 @@ def test_selected_resources_are_the_only_ones_loaded(world: World) -> None:
     @dlt.source(name="web_events")
     def two() -> Any:
         @dlt.resource(name="events")
-        def first(at: Any = dlt.sources.incremental("at", initial_value=day(1, 0))) -> Any:
+        def first(at: Any = dlt.sources.incremental("at", initial_value=EPOCH)) -> Any:
             yield events(1)
 
         @dlt.resource(name="unbounded", write_disposition="replace")

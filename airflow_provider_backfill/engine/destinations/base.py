@@ -111,7 +111,7 @@ class Dialect(ABC):
             destination.caps_params = {**formats, **destination.caps_params}
         return destination
 
-    def check(self, target: Target) -> None:
+    def check(self, target: Target) -> None:  # noqa: B027 - most databases refuse none
         """Refuse what the database cannot have as a target, before it is opened.
 
         Raises:
