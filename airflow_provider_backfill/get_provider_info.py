@@ -28,7 +28,23 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             {
                 "integration-name": _INTEGRATION,
-                "python-modules": ["airflow_provider_backfill.operators.backfill"],
+                "python-modules": [
+                    "airflow_provider_backfill.operators.backfill",
+                    "airflow_provider_backfill.operators.plan",
+                    "airflow_provider_backfill.operators.report",
+                ],
+            }
+        ],
+        "connection-types": [
+            {
+                "connection-type": "dlt",
+                "hook-name": "dlt destination",
+                "hook-class-name": "airflow_provider_backfill.hooks.backfill.BackfillHook",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema", "login", "password", "port"],
+                    "relabeling": {"host": "Destination"},
+                    "placeholders": {"host": "postgres"},
+                },
             }
         ],
         "config": {

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TextIO
 
-PACKAGE = "airflow_provider_backfill"
+_PACKAGE = "airflow_provider_backfill"
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
@@ -41,8 +41,19 @@ def configure(verbose: bool) -> None:
     """
     # What goes wrong in dlt arrives as an exception; its log would tell it a second time.
     os.environ.setdefault("RUNTIME__LOG_LEVEL", "WARNING" if verbose else "CRITICAL")
-    logger = logging.getLogger(PACKAGE)
+    logger = logging.getLogger(_PACKAGE)
     logger.setLevel(logging.INFO if verbose else logging.WARNING)
     logger.handlers[:] = [_Stderr()]
-    # Airflow, once imported, shows what reaches the root logger on stdout.
     logger.propagate = False
+
+
+def verbose() -> bool:
+    """Whether `configure` was asked for steps."""
+    return logging.getLogger(_PACKAGE).isEnabledFor(logging.INFO)
+
+
+def quiet_airflow() -> None:
+    """Take stdout, which Airflow logs to once it is imported, back for what the command has to say."""
+    logging.getLogger().handlers[:] = [_Stderr()]
+    # Of a connection that it does not find, it logs a traceback for each place that it has looked at.
+    logging.getLogger("airflow").setLevel(logging.INFO if verbose() else logging.CRITICAL)

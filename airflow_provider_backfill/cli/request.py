@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from airflow_provider_backfill.cli import logs
 from airflow_provider_backfill.cli.options import TARGET
 from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.destinations.base import Target
@@ -63,6 +64,7 @@ class Place:
         from airflow_provider_backfill.hooks.backfill import BackfillHook
         from airflow_provider_backfill.version_compat import AirflowNotFoundException
 
+        logs.quiet_airflow()
         try:
             target: Target = BackfillHook(conn_id=conn_id, dataset_name=self.dataset).target
         except AirflowNotFoundException:

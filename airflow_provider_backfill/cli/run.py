@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from functools import partial
 from typing import Any
@@ -57,16 +56,27 @@ def run(**options: Any) -> int:
 
 def _run(request: Request) -> Tally:
     backfill = request.backfill()
+    prepare = partial(_prepare, logs.verbose(), bool(request.place.conn_id))
+    prepare()
     plan = backfill.plan()
     rows = backfill.seed(plan)
     done = sum(row.status is ChunkStatus.COMPLETED for row in rows)
     observer = Bar(plan, done) if sys.stdout.isatty() else Lines(plan)
-    verbose = logging.getLogger(logs.PACKAGE).isEnabledFor(logging.INFO)
     with observer:
         return drive.run(
             backfill,
             plan,
             observer,
             concurrency=max(1, min(request.concurrency, len(rows) - done)),
-            prepare_worker=partial(logs.configure, verbose),
+            prepare_worker=prepare,
         )
+
+
+def _prepare(verbose: bool, with_airflow: bool) -> None:
+    """What each process that loads chunks does first."""
+    logs.configure(verbose)
+    if with_airflow:
+        from airflow_provider_backfill.hooks.backfill import prepare_dlt
+
+        logs.quiet_airflow()
+        prepare_dlt()

@@ -29,7 +29,7 @@ from airflow_provider_backfill.engine.stage import (
     table_chains,
     working_directory,
 )
-from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ClaimLostError
+from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ClaimLostError, RefusedError
 
 log = logging.getLogger(__name__)
 
@@ -148,14 +148,15 @@ class Runner:
         except BaseException as error:
             # A signal that arrives meanwhile waits: it would leave the chunk held, or a stage behind.
             with held_back():
-                published = attempt.settle(error, will_retry)
+                hopeless = isinstance(innermost(error), RefusedError)
+                published = attempt.settle(error, False if hopeless else will_retry)
             if not isinstance(error, Exception):
                 raise
             if not published:
                 cause = innermost(error)
                 # dlt wraps even KeyboardInterrupt.
                 if isinstance(cause, BackfillError) or not isinstance(cause, Exception):
-                    raise cause from None
+                    raise cause from cause.__cause__
                 raise AttemptError(str(claim.number), self.target.redact(root_cause(error))) from error
         finally:
             with held_back():
@@ -281,13 +282,17 @@ class _Attempt:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """The error that started it: dlt wraps what a source or a database raises several times."""
-    while True:
+    """The error that started it: dlt wraps what a source or a database raises several times.
+
+    An error of this package speaks for itself, and for its own cause.
+    """
+    while not isinstance(error, BackfillError):
         wrapped = getattr(error, "dbapi_exception", None) or getattr(error, "exception", None)
         cause = error.__cause__ or wrapped
         if not isinstance(cause, BaseException) or cause is error:
-            return error
+            break
         error = cause
+    return error
 
 
 def root_cause(error: BaseException) -> str:

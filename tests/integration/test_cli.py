@@ -380,7 +380,9 @@ def test_an_airflow_connection_leads_to_the_same_backfill(tmp_path, target):
         home=tmp_path / "home", target=target, environment={"AIRFLOW_CONN_WAREHOUSE": connection(target)}
     )
     place = ("--conn-id", "warehouse", "--dataset", target.dataset_name)
-    done = site.call("run", SOURCE, *WINDOW, *place, "--concurrency", "2")
+    # Each worker imports Airflow, which takes seconds, so one database has to do for two.
+    workers = "2" if target.dialect.name == "duckdb" else "1"
+    done = site.call("run", SOURCE, *WINDOW, *place, "--concurrency", workers)
     assert done.out[-1] == f"Backfill {BACKFILL_ID}: 5 completed, 0 skipped, 0 claimed elsewhere (5 chunks)"
     assert [text for text in done.out if not text.startswith("chunk ")] == done.out[-1:]
     assert done.err == []

@@ -244,7 +244,7 @@ def test_the_ledger_does_what_its_model_does():
     run_state_machine_as_test(
         LedgerMachine,
         settings=settings(
-            max_examples=25,
+            max_examples=20,
             stateful_step_count=25,
             deadline=None,
             # Making a failing run shorter would outlast the test's time limit; 25 steps can be read.

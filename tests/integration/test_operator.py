@@ -299,6 +299,18 @@ class TestTasks:
         assert run_task(operator, tasks.ti("chunk"))["status"] == "completed"
         assert ids_in(warehouse) == [1]
 
+    def test_a_source_that_breaks_later_burns_no_retries(self, warehouse: Target, sources: Path) -> None:
+        tasks = Tasks()
+        mapped = tasks.plan()
+        (sources / "broken.py").write_text("raise ValueError('no key')")
+        broken = ChunkedBackfillOperator(
+            task_id="chunk", **{**tasks.source, **mapped[0], "source": "broken:x"}
+        )
+        with pytest.raises(AirflowFailException, match="failed to import: no key"):
+            run_task(broken, tasks.ti("chunk", max_tries=3))
+        row = rows_of(warehouse)[0]
+        assert (row.status, row.will_retry) == ("failed", False)
+
     def test_on_kill_gives_the_chunk_back(self, warehouse: Target) -> None:
         tasks = Tasks(source_kwargs={})
         [first, *_] = tasks.plan()

@@ -27,7 +27,7 @@ SOURCE = "sources.web_events:page_views"
 WINDOW = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-06T00:00:00Z", "--chunk", "1d")
 BACKFILL_ID = "d7a7c6e21e0d8ecb"
 THIRD_RUN_ID = "559264ef1526bd83"
-SECONDS = 60.0
+SECONDS = 120.0
 
 #: Files in the working directory tell it what to do in the chunk of 3 January.
 WEB_EVENTS = """

@@ -173,9 +173,9 @@ def plan_and_seed(number: int, barrier: Any, target: Target, backfill: BackfillP
 
 def claim_first(number: int, barrier: Any, target: Target, backfill: BackfillPlan) -> Claim | str:
     """Ask for the first chunk; the claim, or who holds it."""
-    barrier.wait(60)
     with opened(target) as ledger:
         row = ledger.chunk(backfill.backfill_id, "000000")
+        barrier.wait(60)
         try:
             return ledger.claim(row, me(f"process-{number}"), LONG)
         except ChunkHeldError as error:
