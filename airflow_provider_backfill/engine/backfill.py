@@ -57,11 +57,20 @@ class Backfill:
             raise BoundFormatError(
                 "start", self.window.start, "is a whole number, and chunks are bounds of time", "pass times"
             )
-        preflight(source)
+        preflight(source, plan.chunks[0].interval)
         if self.target.exists():
-            with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
-                Ledger(session, self.target).check(plan)
+            self.check(plan)
         return plan
+
+    def check(self, plan: BackfillPlan) -> None:
+        """Refuse a plan that the ledger contradicts, or whose chunks another backfill has done. Only reads.
+
+        Raises:
+            PlanConflictError: The ledger has this backfill with other inputs.
+            OverlapError: Another backfill of the source has completed chunks in the window.
+        """
+        with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
+            Ledger(session, self.target).check(plan)
 
     def seed(self, plan: BackfillPlan) -> list[ChunkRow]:
         """Write the plan's rows and drop what dead attempts left; returns the backfill's rows in order."""

@@ -101,8 +101,12 @@ def run(
             rows = backfill.rows(plan)
             held = [row for row in rows if row.held]
             left = deadline - time.monotonic()
-            # The chunk of a lease that has run out since is claimed in the next round.
-            unsettled = held or any(row.lapsed for row in rows)
+            # The chunk of a lease that has run out since is claimed in the next round. Where one is pending
+            # still, another backfill of the source is at work on it, or has done it.
+            blocked = clean and any(row.status is ChunkStatus.PENDING for row in rows)
+            if blocked:
+                backfill.check(plan)
+            unsettled = held or blocked or any(row.lapsed for row in rows)
             if not clean or not unsettled or left <= 0:
                 backfill.sweep(plan)
                 return Tally.of(rows, loaded)
@@ -246,6 +250,7 @@ def _worker(
         pipe.broken(error)
     except Exception as error:  # noqa: BLE001
         # Any type may fail to pickle, and its text may hold the password.
-        pipe.broken(BackfillError(backfill.target.redact(f"{type(error).__name__}: {line(error)}")))
+        reason = line(backfill.target.redact(str(error)))
+        pipe.broken(BackfillError(f"{type(error).__name__}: {reason}"))
     finally:
         sender.close()

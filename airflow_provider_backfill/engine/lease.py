@@ -72,7 +72,7 @@ class Heartbeat:
                 return
             except Exception as error:  # noqa: BLE001
                 # The database may be back before the lease is over; check() decides.
-                reason = self._target.redact(line(error))
+                reason = line(self._target.redact(str(error)))
                 log.warning("lease of chunk %s was not renewed: %s", self._claim.number, reason)
                 continue
             self._renewed_at = asked_at

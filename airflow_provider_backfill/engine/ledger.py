@@ -154,10 +154,13 @@ class Ledger:
             differences = {name: (value, wanted[name]) for name, value in stored if value != wanted[name]}
             if differences:
                 raise PlanConflictError(plan.backfill_id, differences)
+        self._refuse_overlaps(plan.source, wanted)
+
+    def _refuse_overlaps(self, source: str, wanted: Mapping[str, Any]) -> None:
         overlaps = self._run("foreign_chunks", wanted)
         if overlaps:
             backfill_id, start, end, count = overlaps[0]
-            raise OverlapError(plan.source, str(backfill_id), Interval(start, end), int(count))
+            raise OverlapError(source, str(backfill_id), Interval(start, end), int(count))
 
     def seed(self, plan: BackfillPlan) -> None:
         """Insert the plan's rows as ``pending``, in one statement; rows that stand already are left alone."""
@@ -179,24 +182,24 @@ class Ledger:
 
         Raises:
             ChunkHeldError: A live claim, this chunk's or one of the same source that overlaps it, stands.
+            OverlapError: Another backfill of the source has completed some of it since it was planned.
             ChunkMissingError: There is no such row any more.
         """
+        keys = {"backfill_id": row.backfill_id, "chunk_id": row.chunk_id}
         with self._locked(f"claim|{row.source_section}"):
             claim = self._claim(row.backfill_id, row.chunk_id, claimant, lease_seconds)
-            keys = {"backfill_id": row.backfill_id, "chunk_id": row.chunk_id}
-            holders = [] if claim else self._run("holder", keys)
-        if claim:
-            return claim
-        if not holders:
+            if claim:
+                return claim
             # Completed since the row was read, or its lease ran out just now: whoever asks again finds out.
-            holders = [(self.chunk(**keys).claimed_by, self.clock(), 0)]
-        holder, expires_at, left = holders[0]
-        raise ChunkHeldError(
-            chunk=str(row.number),
-            holder=holder,
-            lease_expires_at=expires_at and expires_at.astimezone(UTC),
-            seconds_left=None if left is None else float(left),
-        )
+            holders = self._run("holder", keys) or [(self.chunk(**keys).claimed_by, self.clock(), 0)]
+            holder, expires_at, left = holders[0]
+            # Raised in here, so that leases that ran out beside the chunk stay their holders'.
+            raise ChunkHeldError(
+                chunk=str(row.number),
+                holder=holder,
+                lease_expires_at=expires_at and expires_at.astimezone(UTC),
+                seconds_left=None if left is None else float(left),
+            )
 
     def claim_next(
         self, plan: BackfillPlan, claimant: Claimant, lease_seconds: float, since: datetime
@@ -299,4 +302,15 @@ def _inputs(plan: BackfillPlan) -> dict[str, Any]:
         "backfill_from": interval.start,
         "backfill_to": interval.end,
         "chunk_size": plan.chunk_size,
+    }
+
+
+def _span(row: ChunkRow) -> dict[str, Any]:
+    """A row as ``foreign_chunks`` asks for it, with the chunk in the window's place."""
+    return {
+        "source_section": row.source_section,
+        "resource_name": row.resource_name,
+        "backfill_id": row.backfill_id,
+        "backfill_from": row.chunk_from,
+        "backfill_to": row.chunk_to,
     }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, get_args
 
+from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.exceptions import Finding, PreflightError
 
 if TYPE_CHECKING:
@@ -41,6 +44,11 @@ def _argument(function: Callable[..., Any], given: Mapping[str, Any]) -> Any | N
     if parameter is None:
         return None
     passed, default = given.get(parameter.name), parameter.default
+    if isinstance(default, Incremental) and not hasattr(default, "__orig_class__"):
+        # As dlt does when the extraction begins: the annotation gives the type that the default lacks.
+        default = copy(default)
+        if get_args(parameter.annotation):
+            default.__orig_class__ = parameter.annotation
     if isinstance(passed, Incremental):
         return default.merge(passed) if isinstance(default, Incremental) else passed
     # Anything else is dlt's mark for a value from its configuration.
@@ -79,7 +87,8 @@ def no_cursor(resource: DltResource) -> Iterator[Finding]:
             rule="no-cursor",
             resource=resource.name,
             message="it has no incremental cursor, so every chunk would load all of its rows",
-            remedy="declare one, e.g. dlt.sources.incremental('updated_at'), or leave the resource out",
+            remedy="declare one with its type, e.g. dlt.sources.incremental[datetime]('updated_at'), "
+            "or leave the resource out",
         )
 
 
@@ -134,27 +143,101 @@ def keyless_merge(resource: DltResource) -> Iterator[Finding]:
         )
 
 
+def _declared(resource: DltResource) -> Any | None:
+    """The incremental as far as it can be looked at: not one that dlt's configuration will give."""
+    from dlt.extract.incremental import Incremental
+
+    cursor = cursor_of(resource)
+    return cursor if isinstance(cursor, Incremental) else None
+
+
+def cursor_type(resource: DltResource) -> Iterator[Finding]:
+    cursor = _declared(resource)
+    if cursor is None:
+        return
+    kind: Any = cursor.get_incremental_value_type()
+    if kind is Any or kind is str:
+        yield Finding(
+            rule="cursor-type",
+            resource=resource.name,
+            message=f"its cursor {cursor.cursor_path!r} is {'untyped' if kind is Any else 'a text'}, "
+            "which dlt cannot bound by the times of a chunk",
+            remedy="yield datetimes and say so, e.g. dlt.sources.incremental[datetime]('updated_at')",
+        )
+
+
+def cursor_range(resource: DltResource) -> Iterator[Finding]:
+    cursor = _declared(resource)
+    if cursor is None:
+        return
+    if cursor.range_start != "closed" or cursor.range_end != "open":
+        yield Finding(
+            rule="cursor-range",
+            resource=resource.name,
+            message=f"its incremental has range_start={cursor.range_start!r} and "
+            f"range_end={cursor.range_end!r}, so a row on the bound of two chunks is loaded twice or never",
+            remedy="leave both at their defaults, 'closed' and 'open'",
+        )
+    if cursor.last_value_func is not max:
+        yield Finding(
+            rule="last-value-func",
+            resource=resource.name,
+            message="its incremental has a last_value_func other than max, under which a chunk loads nothing",
+            remedy="leave last_value_func at its default, max",
+        )
+    if cursor.on_cursor_value_missing == "include":
+        yield Finding(
+            rule="missing-cursor-values",
+            resource=resource.name,
+            message="its incremental includes rows without a cursor value, which every chunk would load",
+            remedy="set on_cursor_value_missing to 'exclude' or 'raise'",
+        )
+
+
 RULES: tuple[Callable[[DltResource], Iterator[Finding]], ...] = (
     unbound,
     no_cursor,
+    cursor_type,
+    cursor_range,
     not_schedulable,
     replaces,
     keyless_merge,
 )
 
 
-def preflight(source: DltSource) -> None:
+def starts_late(resource: DltResource, first_chunk: Interval) -> Iterator[Finding]:
+    initial = getattr(_declared(resource), "initial_value", None)
+    if isinstance(initial, date) and not isinstance(initial, datetime):
+        initial = datetime(initial.year, initial.month, initial.day, tzinfo=UTC)
+    if not isinstance(initial, datetime):
+        return
+    initial = initial if initial.tzinfo else initial.replace(tzinfo=UTC)
+    if initial >= first_chunk.instants[1]:
+        yield Finding(
+            rule="initial-value",
+            resource=resource.name,
+            message=f"its initial_value {initial.isoformat()} lies behind the first chunk ({first_chunk}), "
+            "of which dlt would load nothing",
+            remedy="set initial_value to the start of the history, or start the window later",
+        )
+
+
+def preflight(source: DltSource, first_chunk: Interval | None = None) -> None:
     """Look at every selected resource.
+
+    Args:
+        source: A fresh source.
+        first_chunk: The earliest chunk; None leaves out the rules about the window.
 
     Raises:
         PreflightError: With all findings.
     """
-    findings = [
-        finding
-        for resource in source.selected_resources.values()
-        for rule in RULES
-        for finding in rule(resource)
-    ]
+    findings: list[Finding] = []
+    for resource in source.selected_resources.values():
+        for rule in RULES:
+            findings += rule(resource)
+        if first_chunk is not None:
+            findings += starts_late(resource, first_chunk)
     if findings:
         # Transformers of one parent each find what is wrong with it.
         raise PreflightError(list(dict.fromkeys(findings)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -101,6 +101,7 @@ def publish(
     package: Package,
     chains: Mapping[str, list[str]],
     recorded: Schema,
+    on_locked: Callable[[], None],
 ) -> None:
     """Complete the claim and publish its rows, or do neither.
 
@@ -112,6 +113,7 @@ def publish(
         package: What was extracted.
         chains: The tables of this load.
         recorded: The stored schema that ``_dlt_loads`` refers to.
+        on_locked: Called once the wait for other publications is over and before the row is touched.
 
     Raises:
         ClaimLostError: The claim is somebody else's by now; nothing was published.
@@ -120,6 +122,7 @@ def publish(
     merges = any(client.schema.tables[root].get("write_disposition") == "merge" for root in chains)
     with session.transaction():
         target.dialect.lock(session, publish_lock(target), shared=not merges and not claim.superseded)
+        on_locked()
         # First, so that a lost claim stops here, and a rival that asks for the chunk waits for the outcome.
         Ledger(session, target).complete(claim, package.records, [package.load_id] if package.load_id else [])
         if claim.superseded:

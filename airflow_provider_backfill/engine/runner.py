@@ -22,6 +22,7 @@ from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.signals import Stopped, held_back
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.stage import (
+    drop_leftovers,
     load_stage,
     open_client,
     read_stored_schema,
@@ -140,7 +141,7 @@ class Runner:
         ``on_start`` is called once whatever it raises gives the chunk back.
         """
         began = time.monotonic()
-        attempt = _Attempt(self, claim, stage_prefix(self.target, source_name) + claim.token)
+        attempt = _Attempt(self, claim, source_name)
         try:
             if on_start:
                 on_start()
@@ -157,7 +158,7 @@ class Runner:
                 # dlt wraps even KeyboardInterrupt.
                 if isinstance(cause, BackfillError) or not isinstance(cause, Exception):
                     raise cause from cause.__cause__
-                raise AttemptError(str(claim.number), self.target.redact(root_cause(error))) from error
+                raise AttemptError(str(claim.number), root_cause(error, self.target.redact)) from error
         finally:
             with held_back():
                 attempt.clean_up()
@@ -173,10 +174,12 @@ class Runner:
 class _Attempt:
     """What one attempt has and leaves behind: a stage, a directory, a claim."""
 
-    def __init__(self, runner: Runner, claim: Claim, stage: str) -> None:
+    def __init__(self, runner: Runner, claim: Claim, source_name: str) -> None:
+        stage = stage_prefix(runner.target, source_name) + claim.token
         self._runner = runner
         self._target = runner.target
         self._claim = claim
+        self._source_name = source_name
         self._stage = stage
         self._directory = working_directory(runner.target, stage, runner.settings.work_root)
         self._staged = False
@@ -223,10 +226,18 @@ class _Attempt:
                     with self._target.connect(wait) as guard:
                         recorded = migrate(client, guard, self._target, chains, stored)
             heartbeat.check()
-            # The row is locked while the rows are published; a renewal would only wait for that.
-            heartbeat.stop()
             self._giving_way(
-                lambda: publish(client, session, self._target, self._claim, package, chains, recorded)
+                lambda: publish(
+                    client,
+                    session,
+                    self._target,
+                    self._claim,
+                    package,
+                    chains,
+                    recorded,
+                    # The row is locked from then on; a renewal would only wait for that.
+                    on_locked=heartbeat.stop,
+                )
             )
             if self._staged:
                 self._target.dialect.drop_schema(session, self._stage)
@@ -249,7 +260,7 @@ class _Attempt:
         The connection may have gone after the database committed and before it said so. The row tells.
         """
         if isinstance(error, Exception):
-            reason = root_cause(error)
+            reason = root_cause(error, self._target.redact)
         else:
             reason = f"stopped by {error.signal_name if isinstance(error, Stopped) else type(error).__name__}"
         try:
@@ -264,20 +275,24 @@ class _Attempt:
             log.warning(
                 "chunk %s could not be given back and stays claimed until its lease runs out: %s",
                 self._claim.number,
-                self._target.redact(line(trouble)),
+                line(self._target.redact(str(trouble))),
             )
         return False
 
     def clean_up(self) -> None:
         """Remove the directory and the stage; what cannot be removed now, the next run removes."""
         shutil.rmtree(self._directory, ignore_errors=True)
-        if not self._staged:
+        if not self._staged and self._claim.attempt == 1:
             return
+        settings = self._runner.settings
         try:
-            with self._target.connect(self._runner.settings.file_lock_timeout_seconds) as session:
-                self._target.dialect.drop_schema(session, self._stage)
+            with self._target.connect(settings.file_lock_timeout_seconds) as session:
+                if self._staged:
+                    self._target.dialect.drop_schema(session, self._stage)
+                # The attempt before this one may have been killed.
+                drop_leftovers(session, self._target, self._source_name, settings.work_root)
         except Exception as trouble:  # noqa: BLE001
-            reason = self._target.redact(line(trouble))
+            reason = line(self._target.redact(str(trouble)))
             log.warning("stage %s is left for the next run to drop: %s", self._stage, reason)
 
 
@@ -295,7 +310,7 @@ def innermost(error: BaseException) -> BaseException:
     return error
 
 
-def root_cause(error: BaseException) -> str:
-    """``Type: message`` of the error that started it, on one line."""
+def root_cause(error: BaseException, redact: Callable[[str], str] = str) -> str:
+    """``Type: message`` of the error that started it, on one line; secrets go before it is cut to length."""
     cause = innermost(error)
-    return f"{type(cause).__name__}: {line(cause)}".rstrip(": ")
+    return f"{type(cause).__name__}: {line(redact(str(cause)))}".rstrip(": ")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from airflow_provider_backfill.engine.intervals import Interval
     from airflow_provider_backfill.engine.records import Claim
     from airflow_provider_backfill.engine.runner import Outcome
+
+#: How often a task looks at a chunk that somebody else holds, seconds.
+POLL_SECONDS = 5.0
 
 
 class ChunkedBackfillOperator(SourceOperator):
@@ -80,8 +84,8 @@ class ChunkedBackfillOperator(SourceOperator):
     @classmethod
     def partial(cls, **kwargs: Any) -> Any:
         """Map the operator by hand; see Airflow's ``BaseOperator.partial``."""
-        for name in ("source", "destination"):
-            kwargs[name] = concealed(kwargs.get(name))
+        for name in {"source", "destination"} & set(kwargs):
+            kwargs[name] = concealed(kwargs[name])
         return super().partial(**kwargs)
 
     @classmethod
@@ -256,15 +260,36 @@ class ChunkedBackfillOperator(SourceOperator):
         runner = Runner(source=self.source_spec, target=target, settings=self.settings)
         try:
             with told_to_stop(self.on_kill):
-                return runner.run_chunk(
-                    part.backfill_id,
-                    part.chunk_id,
-                    this_task(context),
-                    on_claim=on_claim,
-                    will_retry=ti.try_number <= ti.max_tries,
+                return self._patiently(
+                    part,
+                    lambda: runner.run_chunk(
+                        part.backfill_id,
+                        part.chunk_id,
+                        this_task(context),
+                        on_claim=on_claim,
+                        will_retry=ti.try_number <= ti.max_tries,
+                    ),
                 )
         finally:
             self._in_flight = None
+
+    def _patiently(self, part: _Part, run: Callable[[], Outcome]) -> Outcome:
+        """Wait while somebody else holds the chunk: a retry after a kill comes before its lease runs out."""
+        from airflow_provider_backfill.exceptions import ChunkHeldError
+
+        deadline = time.monotonic() + self.settings.wait_timeout_seconds
+        told: str | None = None
+        while True:
+            try:
+                return run()
+            except ChunkHeldError as held:
+                left = deadline - time.monotonic()
+                if held.lease_expires_at is None or left <= 0:
+                    raise
+                if held.holder != told:
+                    told = held.holder
+                    self.log.info("%s", part.line(f"waiting, {held}"))
+                time.sleep(min(left, max(0.1, min(held.seconds_left or 0, POLL_SECONDS))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,7 +176,7 @@ class Concealed:
 
 def concealed(value: Any) -> Any:
     """What cannot be serialised faithfully, or not safely, as `Concealed`; the rest as it is."""
-    harmless = value is None or (isinstance(value, str) and "@" not in value)
+    harmless = value is None or (isinstance(value, str) and "://" not in value)
     return value if harmless else Concealed(value)
 
 

@@ -40,6 +40,8 @@ def window_group(
 ) -> TaskGroup:
     """Build the group; `ChunkedBackfillOperator.expand_window` says what it takes."""
     given = dict(operator_kwargs)
+    # None would hide what default_args say.
+    source_arguments = {name: value for name, value in source_arguments.items() if value is not None}
     group_kwargs = {name: given[name] for name in _OF_GROUP if name in given}
     given.pop("default_args", None)
     if "task_group" in given:
@@ -51,7 +53,11 @@ def window_group(
     def own(names: frozenset[str]) -> dict[str, Any]:
         return {name: value for name, value in given.items() if name in names}
 
-    target = {name: source_arguments[name] for name in ("dataset_name", "conn_id", "destination")}
+    target = {
+        name: value
+        for name, value in source_arguments.items()
+        if name in ("dataset_name", "conn_id", "destination")
+    }
     with TaskGroup(group_id=task_id, **group_kwargs) as group:
         plan = BackfillPlanOperator(
             task_id="plan", chunk=chunk, **source_arguments, **bounds, **shared, **own(_FIRST_ONLY)

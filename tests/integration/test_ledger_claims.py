@@ -314,3 +314,18 @@ def test_taking_an_overlapping_chunk_ends_the_claim_that_lapsed_there(target):
         ledger.renew(bystander, LONG)
         row = ledger.chunk(mine.backfill_id, "000001")
     assert (row.status, row.error) == (ChunkStatus.FAILED, "lease of worker-1:4711 ran out")
+
+
+def test_a_claim_that_is_refused_leaves_the_claims_beside_it_alone(target):
+    mine, theirs = plan(2), plan(2, size="2d")
+    seeded(target, mine, theirs)
+    with opened(target) as ledger:
+        silent = take(ledger, mine, 0)
+        end_leases(target)
+        take(ledger, mine, 1, name="worker-2:2")
+        with pytest.raises(ChunkHeldError) as caught:
+            take(ledger, theirs, name="worker-3:3")
+        assert caught.value.holder == "worker-2:2"
+        assert ledger.chunk(mine.backfill_id, "000000").lapsed
+        ledger.renew(silent, LONG)
+        assert ledger.chunk(mine.backfill_id, "000000").held

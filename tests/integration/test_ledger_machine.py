@@ -24,7 +24,12 @@ from hypothesis.stateful import (
 from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import Claim, Claimant
-from airflow_provider_backfill.exceptions import ChunkHeldError, ChunkMissingError, ClaimLostError
+from airflow_provider_backfill.exceptions import (
+    ChunkHeldError,
+    ChunkMissingError,
+    ClaimLostError,
+    OverlapError,
+)
 from tests.integration.conftest import duckdb_target
 from tests.support.ledgers import LONG, plan
 
@@ -47,6 +52,7 @@ workers = st.sampled_from(WORKERS)
 class Row:
     """What the model knows of one chunk."""
 
+    backfill: str
     source: str
     interval: Interval
     status: str = "pending"
@@ -103,15 +109,23 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def free(self, wanted: Row) -> bool:
         return (wanted.status in ("pending", "failed") or wanted.lapsed) and not any(
-            other.held and other.in_the_way_of(wanted) for other in self.rows.values()
+            (other.held or self.done_elsewhere(wanted, other)) and other.in_the_way_of(wanted)
+            for other in self.rows.values()
         )
+
+    @staticmethod
+    def done_elsewhere(wanted: Row, other: Row) -> bool:
+        return other.status == "completed" and other.backfill != wanted.backfill
+
+    def lapse_in_the_way_of(self, row: Row) -> None:
+        for other in self.rows.values():
+            if other.lapsed and other.in_the_way_of(row):
+                other.status, other.token, other.lapsed, other.failed_in_run = "failed", None, False, True
 
     def claimed(self, claim: Claim, worker: str) -> None:
         """Take over what the ledger gave."""
         row = self.row(claim)
-        for other in self.rows.values():
-            if other.lapsed and other.in_the_way_of(row):
-                other.status, other.token, other.lapsed, other.failed_in_run = "failed", None, False, True
+        self.lapse_in_the_way_of(row)
         row.status, row.token, row.holder, row.failed_in_run = "running", claim.token, worker, False
         row.attempt += 1
         assert (claim.attempt, claim.interval, claim.superseded) == (row.attempt, row.interval, row.load_ids)
@@ -126,7 +140,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger.seed(backfill)
         for chunk in backfill.chunks:
             self.rows.setdefault(
-                (backfill.backfill_id, chunk.chunk_id), Row(source=backfill.source, interval=chunk.interval)
+                (backfill.backfill_id, chunk.chunk_id),
+                Row(backfill=backfill.backfill_id, source=backfill.source, interval=chunk.interval),
             )
 
     @rule(target=tokens, data=st.data(), worker=workers)
@@ -134,14 +149,17 @@ class LedgerMachine(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(sorted(self.rows)))
         row = self.ledger.chunk(*key)
         if not self.free(self.rows[key]):
-            with pytest.raises(ChunkHeldError) as caught:
+            with pytest.raises((ChunkHeldError, OverlapError)) as caught:
                 self.ledger.claim(row, Claimant(claimed_by=worker), LONG)
-            holders = {
-                other.holder
-                for other in self.rows.values()
-                if other.held and other.in_the_way_of(self.rows[key])
-            }
-            assert caught.value.holder in holders or (self.rows[key].status == "completed" and not holders)
+            self.lapse_in_the_way_of(self.rows[key])
+            ways = [other for other in self.rows.values() if other.in_the_way_of(self.rows[key])]
+            holders = {other.holder for other in ways if other.held}
+            if isinstance(caught.value, ChunkHeldError):
+                done = self.rows[key].status == "completed"
+                assert caught.value.holder in holders or (done and not holders)
+            else:
+                assert not holders
+                assert any(self.done_elsewhere(self.rows[key], other) for other in ways)
             return multiple()
         claim = self.ledger.claim(row, Claimant(claimed_by=worker), LONG)
         self.claimed(claim, worker)

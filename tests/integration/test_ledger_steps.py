@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_backfill.engine.ledger import ERROR_LIMIT
 from airflow_provider_backfill.engine.records import ChunkStatus
-from airflow_provider_backfill.exceptions import ChunkHeldError, ChunkMissingError
+from airflow_provider_backfill.exceptions import ChunkHeldError, ChunkMissingError, OverlapError
 from tests.integration.test_ledger_claims import only
 from tests.support.ledgers import (
     LONG,
@@ -192,11 +192,22 @@ def test_the_next_chunk_steps_over_a_live_claim_of_another_backfill(target):
     with opened(target) as ledger:
         held = take(ledger, theirs, 0)
         assert next_ids(ledger, mine, ledger.clock()) == ["000000", "000002", "000003"]
-        ledger.complete(held, 1, ["1"])
+        ledger.fail(held, "no")
         assert next_ids(ledger, mine, ledger.clock()) == ["000001"]
 
 
-def test_live_tokens_are_those_of_claims_that_live(target, backfill):
+def test_what_another_backfill_completed_meanwhile_is_not_loaded_again(target):
+    """Both were planned before either had completed anything."""
+    mine, theirs = plan(4), plan(2, size="24h", start="2026-01-02")
+    seeded(target, mine, theirs)
+    with opened(target) as ledger:
+        ledger.complete(take(ledger, theirs, 0), 1, ["1"])
+        with pytest.raises(OverlapError, match=theirs.backfill_id):
+            take(ledger, mine, 1)
+        assert next_ids(ledger, mine, ledger.clock()) == ["000000", "000002", "000003"]
+
+
+def test_live_tokens_are_those_of_claims_that_nobody_took(target, backfill):
     other = plan(source="web_hours")
     seeded(target, other)
     with opened(target) as ledger:
@@ -206,10 +217,11 @@ def test_live_tokens_are_those_of_claims_that_live(target, backfill):
         elsewhere = take(ledger, other)
         ledger.fail(failed, "no")
         ledger.complete(done, 1, ["1"])
-        assert ledger.live_tokens("web_events") == {live.token}
-        assert ledger.live_tokens("web_hours") == {elsewhere.token}
-        ledger.renew(gone, LONG)
+        # A lease that ran out is still its holder's, who may renew it.
         assert ledger.live_tokens("web_events") == {live.token, gone.token}
+        assert ledger.live_tokens("web_hours") == {elsewhere.token}
+        again = take(ledger, backfill, 0)
+        assert ledger.live_tokens("web_events") == {live.token, again.token}
 
 
 # --- clocks
@@ -255,5 +267,6 @@ def test_postgres_compares_by_the_clock_and_not_by_the_begin_of_the_transaction(
         with ledger._session.transaction():
             claim = ledger._claim(row.backfill_id, row.chunk_id, me(), 0.01)
             sql(pg_target, "SELECT pg_sleep(0.05)")
-            assert ledger.live_tokens("web_events") == frozenset()
+            keys = {"backfill_id": row.backfill_id, "chunk_id": row.chunk_id}
+            assert ledger._run("holder", keys) == []
             assert claim is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import dlt
@@ -10,6 +10,7 @@ import pytest
 from dlt.extract.incremental import Incremental
 from dlt.sources import incremental
 
+from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.engine.preflight import RULES, preflight
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.exceptions import PreflightError
@@ -22,7 +23,7 @@ OBEYED = Incremental.allow_external_schedulers is None
 
 
 def cursor(**options):
-    return incremental("at", initial_value=datetime(2026, 1, 1, tzinfo=UTC), **options)
+    return incremental("at", **{"initial_value": datetime(2026, 1, 1, tzinfo=UTC), **options})
 
 
 def views(name="views", cursor=cursor(), **hints):  # noqa: B008
@@ -67,6 +68,43 @@ def test_a_resource_with_a_cursor_that_appends_passes():
 def test_a_cursor_is_found_however_it_was_declared(form):
     assert findings(form()) == []
     assert findings(below(form())) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"initial_value": None}, "cursor-type"),
+        ({"initial_value": "2020-01-01"}, "cursor-type"),
+        ({"range_end": "closed"}, "cursor-range"),
+        ({"range_start": "open"}, "cursor-range"),
+        ({"last_value_func": min}, "last-value-func"),
+        ({"on_cursor_value_missing": "include"}, "missing-cursor-values"),
+    ],
+)
+def test_a_cursor_that_loads_other_rows_than_the_chunks_is_refused(options, rule):
+    parent = views(cursor=cursor(**options))
+    assert findings(parent) == [(rule, "views")]
+    assert findings(below(parent)) == [(rule, "below_views")]
+
+
+@pytest.mark.parametrize(
+    ("initial", "late"),
+    [
+        (datetime(2024, 1, 1, 23, tzinfo=UTC), False),
+        (datetime(2024, 1, 2, tzinfo=UTC), True),
+        (datetime(2024, 1, 2), True),  # noqa: DTZ001
+        (date(2024, 1, 1), False),
+        (date(2024, 1, 2), True),
+    ],
+)
+def test_a_history_that_begins_behind_the_first_chunk_is_refused(initial, late):
+    source = SourceSpec(reference=views(cursor=cursor(initial_value=initial))).load()
+    first = Interval(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
+    if late:
+        with pytest.raises(PreflightError, match=r"\[initial-value\]"):
+            preflight(source, first)
+    else:
+        preflight(source, first)
 
 
 def no_argument_value():
@@ -250,7 +288,8 @@ def test_the_message_has_a_line_for_each_finding():
     assert str(caught.value) == (
         "refused for 2 reasons:\n"
         "- resource 'a': it has no incremental cursor, so every chunk would load all of its rows; "
-        "declare one, e.g. dlt.sources.incremental('updated_at'), or leave the resource out [no-cursor]\n"
+        "declare one with its type, e.g. dlt.sources.incremental[datetime]('updated_at'), "
+        "or leave the resource out [no-cursor]\n"
         "- resource 'a': its write disposition is 'replace', so each chunk would delete the ones before it; "
         "use 'append', or 'merge' with a primary or merge key [replace]"
     )

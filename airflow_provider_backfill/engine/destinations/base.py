@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from airflow_provider_backfill.engine.queries import bind
 
@@ -118,6 +118,10 @@ class Dialect(ABC):
             TargetError: For example a name that the database would take for something else.
         """
 
+    def passwords(self, credentials: str) -> Sequence[str]:
+        """The passwords in what :meth:`connect` takes, so that no text shows them; default none."""
+        return ()
+
     def read_url(self, url: str) -> str:
         """The credentials that ``url`` spells, as :meth:`connect` takes them."""
         return url
@@ -176,9 +180,11 @@ class Target:
         return text
 
     def secrets(self) -> Sequence[str]:
-        password = urlsplit(self.credentials).password if "://" in self.credentials else None
-        if not password:
-            return ()
-        plain = unquote(password)
-        spellings = {password, plain, quote(plain, safe=""), quote(plain)}
+        """Every spelling of the password, the longest first; none if there is no password."""
+        spellings = {
+            spelling
+            for password in self.dialect.passwords(self.credentials)
+            for plain in (password, unquote(password))
+            for spelling in (plain, quote(plain, safe=""), quote(plain))
+        }
         return sorted(spellings, key=len, reverse=True)

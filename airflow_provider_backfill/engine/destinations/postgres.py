@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -70,7 +70,7 @@ class Postgres(Dialect):
 
         try:
             native = psycopg2.connect(target.credentials, connect_timeout=math.ceil(wait_seconds))
-        except psycopg2.OperationalError as error:
+        except psycopg2.Error as error:
             raise LedgerUnreachableError("postgres", target.redact(_one_line(error))) from None
         if read_only:
             # BEGIN READ ONLY: a setting of the session would outlive it in a pooler's connection.
@@ -81,6 +81,17 @@ class Postgres(Dialect):
             yield PostgresSession(native)
         finally:
             native.close()
+
+    def passwords(self, credentials: str) -> Sequence[str]:
+        import psycopg2
+        from psycopg2.extensions import parse_dsn
+
+        try:
+            found = parse_dsn(credentials).get("password")
+        except psycopg2.Error:
+            # libpq will refuse it too, and quote it as it does so.
+            found = credentials.partition("://")[2].rpartition("@")[0].partition(":")[2]
+        return (str(found),) if found else ()
 
     def lock(self, session: Session, key: str, *, shared: bool = False) -> None:
         number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big", signed=True)

@@ -96,7 +96,8 @@ WHERE other.status IN ('claimed', 'running')
 RETURNING chunk_id
 
 -- name: claim
--- pending, failed -> claimed, unless a live claim of the same source overlaps.
+-- pending, failed -> claimed, unless a claim of the same source overlaps, or what another backfill has completed.
+-- It comes after lapse, in its transaction: a claim that stands lives, whatever the clock says by now.
 UPDATE {ledger} AS mine SET
     status = 'claimed',
     claimed_by = :claimed_by, claimed_at = {now}, claim_token = :token,
@@ -109,8 +110,8 @@ WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
     SELECT 1 FROM {ledger} AS other
     WHERE other.source_section = mine.source_section
       AND {resources_meet_mine}
-      AND other.status IN ('claimed', 'running')
-      AND (other.lease_expires_at IS NULL OR other.lease_expires_at > {now})
+      AND (other.status IN ('claimed', 'running')
+           OR (other.status = 'completed' AND other.backfill_id <> mine.backfill_id))
       AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
   )
 RETURNING attempt, chunk_from, chunk_to, run_id, load_ids
@@ -126,8 +127,9 @@ WHERE mine.backfill_id = :backfill_id
     SELECT 1 FROM {ledger} AS other
     WHERE other.source_section = mine.source_section
       AND {resources_meet_mine}
-      AND other.status IN ('claimed', 'running')
-      AND (other.lease_expires_at IS NULL OR other.lease_expires_at > {now})
+      AND ((other.status IN ('claimed', 'running')
+            AND (other.lease_expires_at IS NULL OR other.lease_expires_at > {now}))
+           OR (other.status = 'completed' AND other.backfill_id <> mine.backfill_id))
       AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
   )
 
@@ -184,7 +186,6 @@ WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND status = 'complete
 RETURNING chunk_id
 
 -- name: live_tokens
--- Claims whose stage and working directory are in use.
+-- Claims whose stage and working directory may be in use: one that ran out is its holder's until it is taken.
 SELECT claim_token FROM {ledger}
-WHERE source_section = :source_section AND status IN ('claimed', 'running')
-  AND claim_token IS NOT NULL AND (lease_expires_at IS NULL OR lease_expires_at > {now})
+WHERE source_section = :source_section AND status IN ('claimed', 'running') AND claim_token IS NOT NULL
