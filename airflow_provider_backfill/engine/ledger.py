@@ -13,7 +13,7 @@ from typing import Any
 from airflow_provider_backfill._text import masked
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE, Session, Target
 from airflow_provider_backfill.engine.intervals import Interval, bound_text
-from airflow_provider_backfill.engine.plan import BackfillPlan
+from airflow_provider_backfill.engine.plan import BackfillPlan, source_key
 from airflow_provider_backfill.engine.queries import load_queries
 from airflow_provider_backfill.engine.records import ChunkRow, Claim, Claimant
 from airflow_provider_backfill.exceptions import (
@@ -190,8 +190,12 @@ class Ledger:
             claim = self._claim(row.backfill_id, row.chunk_id, claimant, lease_seconds)
             if claim:
                 return claim
-            # Completed since the row was read, or its lease ran out just now: whoever asks again finds out.
-            holders = self._run("holder", keys) or [(self.chunk(**keys).claimed_by, self.clock(), 0)]
+            holders = self._run("holder", keys)
+            if not holders:
+                selected = row.resource_name.split(",") if row.resource_name else None
+                self._refuse_overlaps(source_key(row.source_section, selected), _span(row))
+                # Completed since the row was read, or free as of just now: whoever asks again finds out.
+                holders = [(self.chunk(**keys).claimed_by, self.clock(), 0)]
             holder, expires_at, left = holders[0]
             # Raised in here, so that leases that ran out beside the chunk stay their holders'.
             raise ChunkHeldError(

@@ -117,15 +117,12 @@ class LedgerMachine(RuleBasedStateMachine):
     def done_elsewhere(wanted: Row, other: Row) -> bool:
         return other.status == "completed" and other.backfill != wanted.backfill
 
-    def lapse_in_the_way_of(self, row: Row) -> None:
-        for other in self.rows.values():
-            if other.lapsed and other.in_the_way_of(row):
-                other.status, other.token, other.lapsed, other.failed_in_run = "failed", None, False, True
-
     def claimed(self, claim: Claim, worker: str) -> None:
         """Take over what the ledger gave."""
         row = self.row(claim)
-        self.lapse_in_the_way_of(row)
+        for other in self.rows.values():
+            if other.lapsed and other.in_the_way_of(row):
+                other.status, other.token, other.lapsed, other.failed_in_run = "failed", None, False, True
         row.status, row.token, row.holder, row.failed_in_run = "running", claim.token, worker, False
         row.attempt += 1
         assert (claim.attempt, claim.interval, claim.superseded) == (row.attempt, row.interval, row.load_ids)
@@ -151,7 +148,6 @@ class LedgerMachine(RuleBasedStateMachine):
         if not self.free(self.rows[key]):
             with pytest.raises((ChunkHeldError, OverlapError)) as caught:
                 self.ledger.claim(row, Claimant(claimed_by=worker), LONG)
-            self.lapse_in_the_way_of(self.rows[key])
             ways = [other for other in self.rows.values() if other.in_the_way_of(self.rows[key])]
             holders = {other.holder for other in ways if other.held}
             if isinstance(caught.value, ChunkHeldError):
