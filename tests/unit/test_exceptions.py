@@ -147,7 +147,7 @@ def test_values_are_attributes():
 
 def test_a_holder_without_a_lease_must_be_released_by_hand():
     assert "without a lease" in str(ChunkHeldError("3/5", "host:1", None, None))
-    assert "`chunked-backfill release`" in str(ChunkHeldError("3/5", "host:1", None, None))
+    assert "status to 'failed'" in str(ChunkHeldError("3/5", "host:1", None, None))
 
 
 def test_plan_conflict_names_both_values():

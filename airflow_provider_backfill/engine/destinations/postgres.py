@@ -48,7 +48,7 @@ def _meet(left: str, right: str) -> str:
 
 
 class Postgres(Dialect):
-    """PostgreSQL 12 and later, also behind pgbouncer: every lock ends with its transaction."""
+    """PostgreSQL 12 and later. Every lock ends with its transaction, so that no pooler keeps one."""
 
     name = "postgres"
     schemes = ("postgresql", "postgres")
