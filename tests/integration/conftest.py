@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,3 +65,32 @@ def make_settings(tmp_path: Path) -> Callable[..., Settings]:
 @pytest.fixture
 def settings(make_settings: Callable[..., Settings]) -> Settings:
     return make_settings()
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory on the path with ``page_view_source.py``."""
+    # Tests of the engine do without Airflow.
+    from tests.support.tasks import SOURCE
+
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    (folder / "page_view_source.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(str(folder))
+    yield folder
+    sys.modules.pop("page_view_source", None)
+
+
+@pytest.fixture(params=["duckdb", "postgres"])
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+    """The Airflow connection ``warehouse``, to an empty database of each kind; where its dataset stands."""
+    from airflow_provider_backfill.hooks.backfill import BackfillHook
+    from tests.support.tasks import duckdb_connection, postgres_connection
+
+    if request.param == "duckdb":
+        connection = duckdb_connection(tmp_path / "web.duckdb")
+    else:
+        connection = postgres_connection(request.getfixturevalue("postgres_url"))
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", connection)
+    monkeypatch.setenv("AIRFLOW__CHUNKED_BACKFILL__WORK_DIR", str(tmp_path / "work"))
+    return BackfillHook(conn_id="warehouse", dataset_name="web_raw").target

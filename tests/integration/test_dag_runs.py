@@ -21,35 +21,12 @@ from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import ChunkRow
 from airflow_provider_backfill.engine.targets import target_from_path, target_from_url
 from tests.support.postgres import Postgres
-from tests.support.tasks import duckdb_connection, postgres_connection
+from tests.support.tasks import SOURCE, duckdb_connection, postgres_connection
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "p@ss:w/rd%"
 QUOTED = quote(PASSWORD, safe="")
 
-SOURCE = """
-import os
-import time
-from datetime import UTC, datetime
-
-import dlt
-
-
-@dlt.source(name="web_events")
-def page_views(outage=None, pause=0.0):
-    @dlt.resource(name="page_views")
-    def rows(at=dlt.sources.incremental("at", initial_value=datetime(2020, 1, 1, tzinfo=UTC))):
-        if outage and at.initial_value.day == 3 and os.path.exists(outage):
-            os.remove(outage)
-            raise RuntimeError("the API is down" + os.environ.get("LEAK", ""))
-        if pause:
-            print("the source reads", flush=True)
-            time.sleep(pause)
-        for number in range(1, 7):
-            yield {"id": number, "at": datetime(2026, 1, number, 12, tzinfo=UTC)}
-
-    return rows
-"""
 
 DAG = """
 from datetime import timedelta

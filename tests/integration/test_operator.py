@@ -1,11 +1,7 @@
-"""The operators against real databases: without a scheduler, and as DAG runs through ``dag.test()``."""
+"""The tasks of a group against real databases, run one by one without a scheduler."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,101 +9,10 @@ import pytest
 
 from airflow_provider_backfill.engine.destinations.base import Target
 from airflow_provider_backfill.engine.ledger import Ledger
-from airflow_provider_backfill.engine.records import ChunkRow
 from airflow_provider_backfill.engine.runner import this_claimant
-from airflow_provider_backfill.hooks.backfill import BackfillHook
 from airflow_provider_backfill.operators.backfill import ChunkedBackfillOperator
-from airflow_provider_backfill.operators.plan import BackfillPlanOperator
-from airflow_provider_backfill.operators.report import BackfillReportOperator
 from airflow_provider_backfill.version_compat import AirflowException, AirflowFailException
-from tests.support.tasks import FakeTaskInstance, duckdb_connection, postgres_connection, run_task
-
-WINDOW = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-06T00:00:00Z"}
-BACKFILL_ID = "d7a7c6e21e0d8ecb"
-SOURCE = """
-import os
-from datetime import UTC, datetime
-
-import dlt
-
-
-@dlt.source(name="web_events")
-def page_views(outage=None, pause=0.0):
-    @dlt.resource(name="page_views")
-    def rows(at=dlt.sources.incremental("at", initial_value=datetime(2020, 1, 1, tzinfo=UTC))):
-        if outage and at.initial_value.day == 3 and os.path.exists(outage):
-            os.remove(outage)
-            raise RuntimeError("the API is down")
-        if pause:
-            import time
-            open(outage, "w").close()
-            time.sleep(pause)
-        for number in range(1, 7):
-            yield {"id": number, "at": datetime(2026, 1, number, 12, tzinfo=UTC)}
-
-    return rows
-"""
-
-
-@pytest.fixture
-def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory on the path with ``page_view_source.py``."""
-    folder = tmp_path / "sources"
-    folder.mkdir()
-    (folder / "page_view_source.py").write_text(SOURCE)
-    monkeypatch.syspath_prepend(str(folder))
-    yield folder
-    sys.modules.pop("page_view_source", None)
-
-
-@pytest.fixture(params=["duckdb", "postgres"])
-def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
-    """The Airflow connection ``warehouse``, to an empty database of each kind; where its dataset stands."""
-    if request.param == "duckdb":
-        connection = duckdb_connection(tmp_path / "web.duckdb")
-    else:
-        connection = postgres_connection(request.getfixturevalue("postgres_url"))
-    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", connection)
-    monkeypatch.setenv("AIRFLOW__CHUNKED_BACKFILL__WORK_DIR", str(tmp_path / "work"))
-    return BackfillHook(conn_id="warehouse", dataset_name="web_raw").target
-
-
-class Tasks:
-    """The three tasks of a group, run by hand in one DAG run."""
-
-    def __init__(self, run_id: str = "a_run", **arguments: Any) -> None:
-        self.run_id = run_id
-        self.xcoms: dict[tuple[str, str], Any] = {}
-        self.target = {"conn_id": "warehouse", "dataset_name": "web_raw"}
-        self.source = {"source": "page_view_source:page_views", **self.target, **arguments}
-
-    def ti(self, name: str, **changes: Any) -> FakeTaskInstance:
-        return FakeTaskInstance(task_id=f"events.{name}", run_id=self.run_id, xcoms=self.xcoms, **changes)
-
-    def plan(self, **changes: Any) -> list[dict[str, Any]]:
-        arguments = {**self.source, **WINDOW, "chunk": "1d", **changes}
-        planned = run_task(BackfillPlanOperator(task_id="plan", **arguments), self.ti("plan"))
-        return json.loads(json.dumps(planned))
-
-    def chunk(self, mapped: dict[str, Any], index: int = 0, **changes: Any) -> dict[str, Any]:
-        operator = ChunkedBackfillOperator(task_id="chunk", **self.source, **mapped)
-        result = run_task(operator, self.ti("chunk", map_index=index, **changes))
-        return json.loads(json.dumps(result))
-
-    def report(self) -> dict[str, Any]:
-        operator = BackfillReportOperator(task_id="report", plan_task_id="events.plan", **self.target)
-        result: dict[str, Any] = run_task(operator, self.ti("report"))
-        return result
-
-
-def rows_of(target: Target) -> list[ChunkRow]:
-    with target.connect(5) as session:
-        return Ledger(session, target).dataset_chunks()
-
-
-def ids_in(target: Target) -> list[int]:
-    with target.connect(5) as session:
-        return [number for (number,) in session.execute("SELECT id FROM web_raw.page_views ORDER BY id")]
+from tests.support.tasks import BACKFILL_ID, WINDOW, Tasks, duckdb_connection, ids_in, rows_of, run_task
 
 
 def never_read(target: Target, backfill_id: str, chunk_id: str) -> None:
@@ -342,90 +247,3 @@ class TestTasks:
             run_task(operator, tasks.ti("chunk"))
         assert seen == [("failed", "the task was told to stop")] * 2
         assert tasks.chunk(first)["status"] == "completed"
-
-
-@pytest.mark.usefixtures("sources")
-class TestAlone:
-    def operator(self, **arguments: Any) -> ChunkedBackfillOperator:
-        return ChunkedBackfillOperator(
-            task_id="events",
-            source="page_view_source:page_views",
-            conn_id="warehouse",
-            dataset_name="web_raw",
-            **arguments,
-        )
-
-    def test_it_loads_the_data_interval(self, warehouse: Target) -> None:
-        from datetime import UTC, datetime
-
-        interval: dict[str, Any] = {
-            "data_interval_start": datetime(2026, 1, 3, tzinfo=UTC),
-            "data_interval_end": datetime(2026, 1, 4, tzinfo=UTC),
-        }
-        result = run_task(self.operator(), **interval)
-        assert (result["rows"], result["chunk"]) == (1, "2026-01-03 → 2026-01-04")
-        [row] = rows_of(warehouse)
-        assert (row.chunk_size, row.chunk_id, row.map_index) == ("1d", "000000", None)
-        assert ids_in(warehouse) == [3]
-        # Again, in a run that knows nothing of the first.
-        again = FakeTaskInstance(task_id="events", run_id="another")
-        assert run_task(self.operator(), again, **interval)["status"] == "skipped"
-
-    def test_it_is_labelled_by_its_exact_length(self, warehouse: Target) -> None:
-        run_task(self.operator(start="2026-01-01T00:00:00Z", end="2026-01-01T13:30:00Z"))
-        [row] = rows_of(warehouse)
-        assert row.chunk_size == "810m"
-
-    def test_a_size_that_cuts_is_refused(self, warehouse: Target) -> None:
-        with pytest.raises(AirflowFailException, match="cuts the window into 5 chunks, and a task runs one"):
-            run_task(self.operator(chunk="1d", **WINDOW))
-
-    def test_a_retry_of_what_is_done(self, warehouse: Target) -> None:
-        window = {"start": "2026-01-03", "end": "2026-01-04"}
-        run_task(self.operator(**window))
-
-        def explodes() -> Any:
-            raise AssertionError("the source was looked at")
-
-        retry = self.operator(**window, retries=2)
-        retry.source = explodes
-        ti = FakeTaskInstance(task_id="events", try_number=2, max_tries=2)
-        assert run_task(retry, ti)["status"] == "skipped"
-        # Another interval, another task, and a cleared task are no retry of it.
-        others: list[tuple[str, FakeTaskInstance]] = [
-            ("2026-01-05", ti),
-            ("2026-01-04", FakeTaskInstance(task_id="other", try_number=2, max_tries=2)),
-            ("2026-01-04", FakeTaskInstance(task_id="events", try_number=2, max_tries=3)),
-        ]
-        for end, task in others:
-            other = self.operator(start="2026-01-03", end=end, retries=2)
-            other.source = explodes
-            with pytest.raises(AssertionError):
-                run_task(other, task)
-
-
-@pytest.mark.usefixtures("sources")
-def test_the_retry_of_a_completed_chunk_does_not_import_dlt(warehouse: Target) -> None:
-    tasks = Tasks()
-    mapped = tasks.plan()[2]
-    tasks.chunk(mapped, 2)
-    alone = {**tasks.source, "start": "2026-01-07", "end": "2026-01-08"}
-    run_task(ChunkedBackfillOperator(task_id="alone", **alone))
-    code = f"""
-import subprocess
-import sys
-from airflow_provider_backfill import ChunkedBackfillOperator
-from tests.support.tasks import FakeTaskInstance, run_task
-
-ti = FakeTaskInstance(task_id="events.chunk", map_index=2, try_number=2, max_tries=2)
-chunk = ChunkedBackfillOperator(task_id="chunk", retries=2, **{ {**tasks.source, **mapped}!r})
-print(run_task(chunk, ti)["status"])
-ti = FakeTaskInstance(task_id="alone", try_number=2, max_tries=2)
-print(run_task(ChunkedBackfillOperator(task_id="alone", retries=2, **{alone!r}), ti)["status"])
-print("page_view_source" in sys.modules, "dlt" in sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    # Airflow's log goes to stdout too.
-    said = [line for line in done.stdout.splitlines() if line in {"skipped", "False False"}]
-    assert said == ["skipped", "skipped", "False False"], done.stdout

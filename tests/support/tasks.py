@@ -8,6 +8,41 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.records import ChunkRow
+from airflow_provider_backfill.operators.backfill import ChunkedBackfillOperator
+from airflow_provider_backfill.operators.plan import BackfillPlanOperator
+from airflow_provider_backfill.operators.report import BackfillReportOperator
+
+WINDOW = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-06T00:00:00Z"}
+#: The backfill of web_events over the window by day.
+BACKFILL_ID = "d7a7c6e21e0d8ecb"
+#: The module ``page_view_source``: six rows, a failure on 01-03 while the file ``outage`` is there, a pause.
+SOURCE = """
+import os
+import time
+from datetime import UTC, datetime
+
+import dlt
+
+
+@dlt.source(name="web_events")
+def page_views(outage=None, pause=0.0):
+    @dlt.resource(name="page_views")
+    def rows(at=dlt.sources.incremental("at", initial_value=datetime(2020, 1, 1, tzinfo=UTC))):
+        if outage and at.initial_value.day == 3 and os.path.exists(outage):
+            os.remove(outage)
+            raise RuntimeError("the API is down" + os.environ.get("LEAK", ""))
+        if pause:
+            print("the source reads", flush=True)
+            time.sleep(pause)
+        for number in range(1, 7):
+            yield {"id": number, "at": datetime(2026, 1, number, 12, tzinfo=UTC)}
+
+    return rows
+"""
+
 
 @dataclass(kw_only=True)
 class FakeTaskInstance:
@@ -52,3 +87,42 @@ def postgres_connection(url: str, **changes: Any) -> str:
         "schema": unquote(parts.path.removeprefix("/")),
     }
     return json.dumps({**fields, **changes})
+
+
+class Tasks:
+    """The three tasks of a group, run by hand in one DAG run."""
+
+    def __init__(self, run_id: str = "a_run", **arguments: Any) -> None:
+        self.run_id = run_id
+        self.xcoms: dict[tuple[str, str], Any] = {}
+        self.target = {"conn_id": "warehouse", "dataset_name": "web_raw"}
+        self.source = {"source": "page_view_source:page_views", **self.target, **arguments}
+
+    def ti(self, name: str, **changes: Any) -> FakeTaskInstance:
+        return FakeTaskInstance(task_id=f"events.{name}", run_id=self.run_id, xcoms=self.xcoms, **changes)
+
+    def plan(self, **changes: Any) -> list[dict[str, Any]]:
+        arguments = {**self.source, **WINDOW, "chunk": "1d", **changes}
+        planned = run_task(BackfillPlanOperator(task_id="plan", **arguments), self.ti("plan"))
+        mapped: list[dict[str, Any]] = json.loads(json.dumps(planned))
+        return mapped
+
+    def chunk(self, mapped: dict[str, Any], index: int = 0, **changes: Any) -> dict[str, Any]:
+        operator = ChunkedBackfillOperator(task_id="chunk", **self.source, **mapped)
+        result: dict[str, Any] = run_task(operator, self.ti("chunk", map_index=index, **changes))
+        return result
+
+    def report(self) -> dict[str, Any]:
+        operator = BackfillReportOperator(task_id="report", plan_task_id="events.plan", **self.target)
+        result: dict[str, Any] = run_task(operator, self.ti("report"))
+        return result
+
+
+def rows_of(target: Target) -> list[ChunkRow]:
+    with target.connect(5) as session:
+        return Ledger(session, target).dataset_chunks()
+
+
+def ids_in(target: Target) -> list[int]:
+    with target.connect(5) as session:
+        return [number for (number,) in session.execute("SELECT id FROM web_raw.page_views ORDER BY id")]
