@@ -219,6 +219,8 @@ def _read(terminal: int) -> bytes:
 # Refusals
 
 RESOURCES = """
+from datetime import UTC, datetime
+
 import dlt
 
 
@@ -228,7 +230,7 @@ def no_cursor():
 
 
 @dlt.resource(write_disposition="replace")
-def replaced(at=dlt.sources.incremental("at")):
+def replaced(at=dlt.sources.incremental("at", initial_value=datetime(2020, 1, 1, tzinfo=UTC))):
     yield {"id": 1}
 
 
