@@ -30,7 +30,7 @@ up: $(READY) ## The same, and Airflow stays up until Ctrl-C
 
 test: $(READY) ## Run every test on Airflow 3.3 with the newest dlt
 	$(BIN)/python -m pytest tests/unit tests/integration -n $(WORKERS) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest tests/system $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/system tests/chaos $(PYTEST_ARGS)
 
 test-airflow2: $(READY2) ## Run the tests of the floor: Airflow 2.11 with dlt 1.26
 	$(BIN2)/python -m pytest tests/unit tests/integration -n $(WORKERS) $(PYTEST_ARGS)

@@ -11,7 +11,7 @@ from tests.support import environment as environment
 from tests.support.postgres import Postgres, fresh_database
 
 _TESTS = Path(__file__).parent
-_KINDS = ("unit", "integration", "system")
+_KINDS = ("unit", "integration", "system", "chaos")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,12 +33,5 @@ def postgres_server() -> Iterator[Postgres]:
 @pytest.fixture
 def postgres_url(postgres_server: Postgres) -> Iterator[str]:
     """The URI of an empty Postgres database for one test."""
-    with fresh_database(postgres_server) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def postgres_module_url(postgres_server: Postgres) -> Iterator[str]:
-    """The URI of a Postgres database that the tests of one module share."""
     with fresh_database(postgres_server) as url:
         yield url

@@ -19,19 +19,23 @@ WAIT_LINE_SECONDS = 10.0
 _ENDLESS = 10_000
 
 
-def waiting_for(held: Sequence[ChunkRow], total: int, seconds_left: float) -> str:
+def waiting_for(rows: Sequence[ChunkRow], total: int, seconds_left: float) -> str:
     """Who keeps a run waiting, for how long the leases go on, and for how long the run does."""
-    first = held[0]
-    what = f"chunk {first.number}/{total}" if len(held) == 1 else f"{len(held)} chunks"
+    first = rows[0]
+    what = f"chunk {first.number}/{total}" if len(rows) == 1 else f"{len(rows)} chunks"
+    if not first.held:
+        return (
+            f"waiting for {what} that another backfill of the source keeps; giving up in {seconds_left:.0f} s"
+        )
     # The one that lasts longest; a holder without a lease never ends by itself.
-    leases = [row.lease_left for row in held]
+    leases = [row.lease_left for row in rows]
     known = [left for left in leases if left is not None]
     lease = (
         "no lease"
         if len(known) < len(leases)
         else f"lease runs out in {max(0.0, *known):.0f} s unless renewed"
     )
-    who = ", ".join(sorted({row.claimed_by or "an unknown worker" for row in held}))
+    who = ", ".join(sorted({row.claimed_by or "an unknown worker" for row in rows}))
     return f"waiting for {what} claimed elsewhere by {who} ({lease}); giving up in {seconds_left:.0f} s"
 
 
@@ -73,11 +77,11 @@ class Lines:
     def failed(self, claim: Claim, reason: str) -> None:
         self._line(claim, f"failed ({reason})")
 
-    def waiting(self, held: list[ChunkRow], seconds_left: float) -> None:
+    def waiting(self, rows: list[ChunkRow], seconds_left: float) -> None:
         now = self._clock()
         if self._waited_at is None or now - self._waited_at >= WAIT_LINE_SECONDS:
             self._waited_at = now
-            self._write(waiting_for(held, self._total, seconds_left))
+            self._write(waiting_for(rows, self._total, seconds_left))
 
 
 class Bar:
@@ -148,8 +152,16 @@ class Bar:
         self._progress.console.print(Text(line), soft_wrap=True)
         self._show()
 
-    def waiting(self, held: list[ChunkRow], seconds_left: float) -> None:
-        self._progress.update(self._task, description=waiting_for(held, self._total, seconds_left))
+    def waiting(self, rows: list[ChunkRow], seconds_left: float) -> None:
+        self._progress.update(self._task, description=waiting_for(rows, self._total, seconds_left))
+
+
+def span(seconds: float) -> str:
+    """A length of time in the largest unit that it has two of: ``42 s``, ``90 min``, ``3 d``."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:

@@ -13,6 +13,7 @@ from airflow_provider_backfill import __version__
 from airflow_provider_backfill._text import masked
 from airflow_provider_backfill.cli.options import DEBUG, hidden
 from airflow_provider_backfill.cli.plan import plan
+from airflow_provider_backfill.cli.release import release
 from airflow_provider_backfill.cli.run import run
 from airflow_provider_backfill.cli.status import status
 from airflow_provider_backfill.engine.signals import Stopped, stoppable
@@ -114,3 +115,4 @@ def main(ctx: click.Context) -> int | None:
 main.add_command(run)
 main.add_command(plan)
 main.add_command(status)
+main.add_command(release)

@@ -38,7 +38,7 @@ class Place:
 
     def __post_init__(self) -> None:
         if bool(self.destination) == bool(self.conn_id):
-            raise _misuse("Pass either --destination or --conn-id")
+            raise misuse("Pass either --destination or --conn-id")
 
     def target(self) -> Target:
         """Find the database.
@@ -68,7 +68,7 @@ class Place:
         try:
             target: Target = BackfillHook(conn_id=conn_id, dataset_name=self.dataset).target
         except AirflowNotFoundException:
-            raise _misuse(f"Airflow has no connection {conn_id!r}") from None
+            raise misuse(f"Airflow has no connection {conn_id!r}") from None
         return target
 
 
@@ -134,5 +134,6 @@ class Request:
         )
 
 
-def _misuse(message: str) -> click.UsageError:
+def misuse(message: str) -> click.UsageError:
+    """An error of whoever typed the command, which ends it with exit code 2."""
     return click.UsageError(message, click.get_current_context())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 from airflow_provider_backfill.cli.options import common_options, target_options
 from airflow_provider_backfill.cli.output import print_table
 from airflow_provider_backfill.cli.request import Place
+from airflow_provider_backfill.engine.destinations.base import Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import interval_label
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
@@ -29,11 +31,13 @@ class Reading:
         rows: Its rows, of one source if one was asked for.
         absent: Why there are none: ``database``, ``ledger``, ``source`` or ``rows``; None if there are some.
         sources: The sources that it has rows of.
+        now: When it was read, by the database's clock.
     """
 
     rows: Sequence[ChunkRow] = ()
     absent: str | None = None
     sources: Sequence[str] = ()
+    now: datetime | None = None
 
 
 @click.command(short_help="Show what the ledger says.")
@@ -48,20 +52,20 @@ def status(*, source_name: str | None, as_json: bool, **options: Any) -> int:
     why there are none: no database, no ledger, no rows, or none of that source.
     """
     place = Place(**options)
-    reading = _read(place, source_name)
+    reading = read(place.target(), source_name)
     if as_json:
         click.echo(_json(place.dataset, reading))
     elif reading.absent:
-        click.echo(_absence(reading, place.dataset, source_name))
+        click.echo(f"no runs recorded ({absence(reading, place.dataset, source_name)})")
     else:
-        for (backfill_id, total), rows in _backfills(reading.rows):
-            click.echo(_heading(backfill_id, total, rows))
+        for (backfill_id, total), rows in backfills(reading.rows):
+            click.echo(heading(backfill_id, total, rows))
             print_table(_COLUMNS, [_cells(row, total) for row in rows])
     return 0
 
 
-def _read(place: Place, source_name: str | None) -> Reading:
-    target = place.target()
+def read(target: Target, source_name: str | None) -> Reading:
+    """Read the ledger of a dataset; ``source_name`` None stands for every source."""
     wait = Settings.from_environment().file_lock_timeout_seconds
     if not target.exists():
         return Reading(absent="database")
@@ -69,24 +73,26 @@ def _read(place: Place, source_name: str | None) -> Reading:
         ledger = Ledger(session, target)
         if not ledger.exists():
             return Reading(absent="ledger")
-        rows = ledger.dataset_chunks()
+        rows, now = ledger.dataset_chunks(), ledger.clock()
     sources = sorted({row.source_section for row in rows})
     chosen = [row for row in rows if source_name in (None, row.source_section)]
     absent = None if chosen else "source" if rows else "rows"
-    return Reading(rows=chosen, absent=absent, sources=sources)
+    return Reading(rows=chosen, absent=absent, sources=sources, now=now)
 
 
-def _absence(reading: Reading, dataset: str, source_name: str | None) -> str:
+def absence(reading: Reading, dataset: str, source_name: str | None) -> str:
+    """Why a reading holds nothing."""
     reasons = {
         "database": "the database does not exist",
         "ledger": f"dataset {dataset} has no ledger",
         "rows": f"the ledger of dataset {dataset} is empty",
         "source": f"source {source_name} has none; dataset {dataset} has: {', '.join(reading.sources)}",
     }
-    return f"no runs recorded ({reasons[reading.absent or 'rows']})"
+    return reasons[reading.absent or "rows"]
 
 
-def _backfills(rows: Iterable[ChunkRow]) -> Iterable[tuple[tuple[str, int], list[ChunkRow]]]:
+def backfills(rows: Iterable[ChunkRow]) -> Iterable[tuple[tuple[str, int], list[ChunkRow]]]:
+    """The rows by backfill, each with its id and how many chunks it has."""
     for backfill_id, group in groupby(rows, key=lambda row: row.backfill_id):
         chunks = list(group)
         yield (backfill_id, len(chunks)), chunks
@@ -96,7 +102,8 @@ def _source(row: ChunkRow) -> str:
     return f"{row.source_section}:{row.resource_name}" if row.resource_name else row.source_section
 
 
-def _heading(backfill_id: str, total: int, rows: Sequence[ChunkRow]) -> str:
+def heading(backfill_id: str, total: int, rows: Sequence[ChunkRow]) -> str:
+    """A backfill in one line, with how its chunks stand."""
     first = rows[0]
     window = f"[{first.backfill_from.isoformat()} → {first.backfill_to.isoformat()})"
     standing = ", ".join(f"{count} {word}" for word, count in _counts(rows).items() if count)
@@ -140,7 +147,7 @@ def _note(row: ChunkRow) -> str:
 
 
 def _json(dataset: str, reading: Reading) -> str:
-    backfills = [
+    summaries = [
         {
             "backfill_id": backfill_id,
             "source": rows[0].source_section,
@@ -152,8 +159,8 @@ def _json(dataset: str, reading: Reading) -> str:
             **_counts(rows),
             "records": sum(row.records_loaded or 0 for row in rows if row.status is ChunkStatus.COMPLETED),
         }
-        for (backfill_id, total), rows in _backfills(reading.rows)
+        for (backfill_id, total), rows in backfills(reading.rows)
     ]
     chunks = [{**row.as_json(), "held": row.held} for row in reading.rows]
-    document = {"dataset": dataset, "absent": reading.absent, "backfills": backfills, "chunks": chunks}
+    document = {"dataset": dataset, "absent": reading.absent, "backfills": summaries, "chunks": chunks}
     return json.dumps(document, indent=2, ensure_ascii=False)

@@ -38,7 +38,8 @@ class Observer(Protocol):
 
     def failed(self, claim: Claim, reason: str) -> None: ...
 
-    def waiting(self, held: list[ChunkRow], seconds_left: float) -> None: ...
+    def waiting(self, rows: list[ChunkRow], seconds_left: float) -> None:
+        """Told each second; ``rows`` are held, or are pending because another backfill is at work there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +104,16 @@ def run(
             left = deadline - time.monotonic()
             # The chunk of a lease that has run out since is claimed in the next round. Where one is pending
             # still, another backfill of the source is at work on it, or has done it.
-            blocked = clean and any(row.status is ChunkStatus.PENDING for row in rows)
-            if blocked:
+            kept = [row for row in rows if clean and row.status is ChunkStatus.PENDING]
+            if kept:
                 backfill.check(plan)
-            unsettled = held or blocked or any(row.lapsed for row in rows)
-            if not clean or not unsettled or left <= 0:
+            lapsed = sum(row.lapsed for row in rows)
+            if not clean or not (held or kept or lapsed) or left <= 0:
                 backfill.sweep(plan)
                 return Tally.of(rows, loaded)
-            due = sum(row.lapsed or row.status is ChunkStatus.PENDING for row in rows)
-            if held:
-                observer.waiting(held, left)
+            due = lapsed
+            if held or kept:
+                observer.waiting(held or kept, left)
             time.sleep(min(POLL_SECONDS, left))
 
 
@@ -196,7 +197,8 @@ def _work_in_processes(
                 connection: Any = ready
                 try:
                     event: Event = connection.recv()
-                except EOFError:
+                except (EOFError, OSError):
+                    # It was killed, perhaps in the middle of an event; its exit code tells.
                     listening.pop(connection).join()
                     continue
                 if event.name == "loaded":

@@ -81,7 +81,8 @@ def extract(
     pipeline.runtime_config.intercept_signals = False
     try:
         if stored_schema is not None:
-            pipeline.schemas.save_schema(stored_schema)
+            # The pipeline goes on with this very object, and the caller compares with what was stored.
+            pipeline.schemas.save_schema(stored_schema.clone())
         bounds = TimeIntervalContext(interval=interval.instants, allow_external_schedulers=True)
         with Container().injectable_context(bounds):
             pipeline.extract(source)

@@ -12,9 +12,11 @@ from airflow_provider_backfill.engine.destinations.base import Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import Claim
 from airflow_provider_backfill.engine.settings import Settings
-from airflow_provider_backfill.exceptions import ClaimLostError
+from airflow_provider_backfill.exceptions import ClaimLostError, LedgerBusyError
 
 log = logging.getLogger(__name__)
+
+_HURRY_SECONDS = 1.0
 
 
 class Heartbeat:
@@ -42,13 +44,17 @@ class Heartbeat:
         self._thread.start()
         return self
 
-    def __exit__(self, *exc: TracebackType | type[BaseException] | BaseException | None) -> None:
-        self.stop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # Whoever told the attempt to stop is waiting, and a renewal that comes late finds no claim.
+        in_a_hurry = error is not None and not isinstance(error, Exception)
+        self.stop(_HURRY_SECONDS if in_a_hurry else None)
 
-    def stop(self) -> None:
-        """No renewal happens after this returns."""
+    def stop(self, seconds: float | None = None) -> None:
+        """No renewal happens after this returns, unless one is under way for longer than ``seconds``."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(seconds)
 
     def check(self) -> None:
         """Raise once the claim is lost, so that an attempt stops soon.
@@ -70,6 +76,11 @@ class Heartbeat:
             except ClaimLostError as error:
                 self._lost = error
                 return
+            except LedgerBusyError as error:
+                # Nothing is known, nor lost: whoever has the file gives the time back (Ledger.spare).
+                self._renewed_at = time.monotonic()
+                log.warning("lease of chunk %s was not renewed: %s", self._claim.number, error)
+                continue
             except Exception as error:  # noqa: BLE001
                 # The database may be back before the lease is over; check() decides.
                 reason = line(self._target.redact(str(error)))

@@ -217,8 +217,8 @@ class Ledger:
             since: When this run began, by the database's clock: what failed later has had its turn.
         """
         with self._locked(f"claim|{plan.source_name}"):
-            [(chunk_id,)] = self._run("next_chunk", {"backfill_id": plan.backfill_id, "since": since})
-            return self._claim(plan.backfill_id, chunk_id, claimant, lease_seconds) if chunk_id else None
+            found = self._run("next_chunk", {**_inputs(plan), "since": since})
+            return self._claim(plan.backfill_id, found[0][0], claimant, lease_seconds) if found else None
 
     def _claim(
         self, backfill_id: str, chunk_id: str, claimant: Claimant, lease_seconds: float
@@ -260,7 +260,8 @@ class Ledger:
         with self._target.dialect.exclusive(self._target):
             changed = self._run(name, {**keys, **parameters})
         if not changed:
-            raise ClaimLostError(str(claim.number), name)
+            rows = self._run("owner", keys)
+            raise ClaimLostError(str(claim.number), name, rows[0][0] if rows else None)
 
     def renew(self, claim: Claim, lease_seconds: float) -> None:
         """Push the end of the lease out.
@@ -269,6 +270,14 @@ class Ledger:
             ClaimLostError: Somebody else took the chunk. So do the next two.
         """
         self._guarded("renew", claim, lease_seconds=lease_seconds)
+
+    def spare(self, seconds: float) -> None:
+        """Give back to every live claim the time that this process had the database to itself.
+
+        Holders could not renew meanwhile. Leases that had run out before are left so.
+        """
+        with self._target.dialect.exclusive(self._target):
+            self._run("spare", {"seconds": seconds})
 
     def complete(self, claim: Claim, records: int, load_ids: Sequence[str]) -> None:
         """``running -> completed``; call it in the transaction that publishes the rows."""
@@ -280,6 +289,31 @@ class Ledger:
         # Databases refuse NUL and lone surrogates, which would keep the chunk from being given back.
         words = "".join(char if char.isprintable() else " " for char in text).split()
         self._guarded("fail", claim, error=" ".join(words)[:ERROR_LIMIT], will_retry=will_retry)
+
+    def release(self, row: ChunkRow, reason: str) -> bool:
+        """Take the chunk from its holder, alive or not, and give it back as ``failed``.
+
+        Args:
+            row: The row as it was read; whoever claimed it since keeps it.
+            reason: One line for the row's ``error``.
+
+        Returns:
+            False if the row does not hold this claim any more; nothing was changed then.
+        """
+        # A heartbeat's renewal must not meet this in one process.
+        with self._target.dialect.exclusive(self._target):
+            changed = self._run(
+                "release",
+                {
+                    "backfill_id": row.backfill_id,
+                    "chunk_id": row.chunk_id,
+                    "token": row.claim_token,
+                    "claimed_by": row.claimed_by,
+                    "claimed_at": row.claimed_at,
+                    "error": reason,
+                },
+            )
+        return bool(changed)
 
     def restate(self, backfill_id: str, chunk_id: str) -> None:
         """``completed -> pending``: the next version of the chunk replaces the rows of this one.

@@ -118,7 +118,7 @@ def publish(
     Raises:
         ClaimLostError: The claim is somebody else's by now; nothing was published.
     """
-    statements = [statement for chain in chains.values() for statement in _statements(client, chain)]
+    statements = [statement for chain in chains.values() for statement in _statements(client, target, chain)]
     merges = any(client.schema.tables[root].get("write_disposition") == "merge" for root in chains)
     with session.transaction():
         target.dialect.lock(session, publish_lock(target), shared=not merges and not claim.superseded)
@@ -134,13 +134,14 @@ def publish(
                 client.complete_load(package.load_id)
 
 
-def _statements(client: SqlJobClientWithStagingDataset, chain: Sequence[str]) -> list[str]:
+def _statements(client: SqlJobClientWithStagingDataset, target: Target, chain: Sequence[str]) -> list[str]:
     """dlt's own SQL for moving a table chain out of the staging dataset, which is the stage here."""
-    from dlt.destinations.sql_jobs import SqlMergeFollowupJob, SqlStagingCopyFollowupJob
+    from dlt.destinations.sql_jobs import SqlStagingCopyFollowupJob
 
     tables = [client.prepare_load_table(name) for name in chain]
     if tables[0]["write_disposition"] == "merge":
-        return SqlMergeFollowupJob.generate_sql(tables, client.sql_client)
+        statements: list[str] = target.dialect.merge_job().generate_sql(tables, client.sql_client)
+        return statements
     return SqlStagingCopyFollowupJob.generate_sql(tables, client.sql_client)
 
 

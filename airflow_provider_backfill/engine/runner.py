@@ -34,6 +34,9 @@ from airflow_provider_backfill.exceptions import AttemptError, BackfillError, Cl
 
 log = logging.getLogger(__name__)
 
+#: How long an attempt that was told to stop waits for a database file in use, seconds: somebody is waiting.
+STOP_SECONDS = 10.0
+
 #: How often an attempt may find the tables changed under it, or be chosen by the database to give way.
 TRIES = 5
 
@@ -143,9 +146,7 @@ class Runner:
         began = time.monotonic()
         attempt = _Attempt(self, claim, source_name)
         try:
-            if on_start:
-                on_start()
-            attempt.run()
+            attempt.run(on_start)
         except BaseException as error:
             # A signal that arrives meanwhile waits: it would leave the chunk held, or a stage behind.
             with held_back():
@@ -155,6 +156,9 @@ class Runner:
                 raise
             if not published:
                 cause = innermost(error)
+                if attempt.lost and not isinstance(cause, ClaimLostError):
+                    # Whoever took the claim away dropped the stage under it, which fails in many ways.
+                    raise attempt.lost from error
                 # dlt wraps even KeyboardInterrupt.
                 if isinstance(cause, BackfillError) or not isinstance(cause, Exception):
                     raise cause from cause.__cause__
@@ -183,12 +187,16 @@ class _Attempt:
         self._stage = stage
         self._directory = working_directory(runner.target, stage, runner.settings.work_root)
         self._staged = False
+        self.lost: ClaimLostError | None = None
+        self._patience = runner.settings.file_lock_timeout_seconds
         self.records = 0
         self.bytes = 0
 
-    def run(self) -> None:
-        os.makedirs(self._directory, mode=0o700)
+    def run(self, on_start: Callable[[], None] | None) -> None:
         with Heartbeat(self._target, self._claim, self._runner.settings) as heartbeat:
+            if on_start:
+                on_start()
+            os.makedirs(self._directory, mode=0o700)
             for number in range(1, TRIES + 1):
                 try:
                     self._load(os.path.join(self._directory, str(number)), heartbeat)
@@ -199,7 +207,7 @@ class _Attempt:
                     log.info("chunk %s is extracted again: %s", self._claim.number, error)
 
     def _load(self, directory: str, heartbeat: Heartbeat) -> None:
-        wait = self._runner.settings.file_lock_timeout_seconds
+        wait = self._patience
         source = self._runner.source.load()
         with open_client(self._target, self._stage, source.schema, wait) as (client, session):
             stored = read_stored_schema(client, source.schema.name)
@@ -218,6 +226,7 @@ class _Attempt:
         chains = table_chains(package.schema, [file.table for file in package.files])
         recorded = package.schema
         with open_client(self._target, self._stage, package.schema, wait) as (client, session):
+            opened_at = time.monotonic()
             if package.load_id:
                 self._staged = True
                 load_stage(client, package, chains)
@@ -242,6 +251,8 @@ class _Attempt:
             if self._staged:
                 self._target.dialect.drop_schema(session, self._stage)
                 self._staged = False
+            if self._target.dialect.single_process:
+                Ledger(session, self._target).spare(time.monotonic() - opened_at)
 
     def _giving_way(self, step: Callable[[], None]) -> None:
         """Repeat a transaction that the database ended in favour of another one."""
@@ -263,14 +274,17 @@ class _Attempt:
             reason = root_cause(error, self._target.redact)
         else:
             reason = f"stopped by {error.signal_name if isinstance(error, Stopped) else type(error).__name__}"
+            self._patience = min(self._patience, STOP_SECONDS)
         try:
-            with self._target.connect(self._runner.settings.file_lock_timeout_seconds) as session:
+            with self._target.connect(self._patience) as session:
                 ledger = Ledger(session, self._target)
                 try:
                     ledger.fail(self._claim, reason, will_retry=will_retry)
-                except ClaimLostError:
+                except ClaimLostError as lost:
                     row = ledger.chunk(self._claim.backfill_id, self._claim.chunk_id)
-                    return row.status is ChunkStatus.COMPLETED and row.claim_token == self._claim.token
+                    if row.status is ChunkStatus.COMPLETED and row.claim_token == self._claim.token:
+                        return True
+                    self.lost = ClaimLostError(lost.chunk, "publish", lost.holder)
         except Exception as trouble:  # noqa: BLE001
             log.warning(
                 "chunk %s could not be given back and stays claimed until its lease runs out: %s",
@@ -284,13 +298,12 @@ class _Attempt:
         shutil.rmtree(self._directory, ignore_errors=True)
         if not self._staged and self._claim.attempt == 1:
             return
-        settings = self._runner.settings
         try:
-            with self._target.connect(settings.file_lock_timeout_seconds) as session:
+            with self._target.connect(self._patience) as session:
                 if self._staged:
                     self._target.dialect.drop_schema(session, self._stage)
                 # The attempt before this one may have been killed.
-                drop_leftovers(session, self._target, self._source_name, settings.work_root)
+                drop_leftovers(session, self._target, self._source_name, self._runner.settings.work_root)
         except Exception as trouble:  # noqa: BLE001
             reason = line(self._target.redact(str(trouble)))
             log.warning("stage %s is left for the next run to drop: %s", self._stage, reason)

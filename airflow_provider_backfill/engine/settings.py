@@ -29,7 +29,8 @@ class Settings:
         wait_timeout_seconds: How long to wait for a chunk that somebody else holds, seconds; default 3,600.
         file_lock_timeout_seconds: How long to wait for a database file that another process has open,
             seconds; default 600.
-        work_dir: Where attempts extract to; default ``chunked-backfill`` in the system's temporary directory.
+        work_dir: Where attempts extract to; default ``chunked-backfill-<user id>`` in the system's temporary
+            directory, so that no account finds another one's.
 
     Raises:
         SettingError: A number is out of range, or the heartbeat is too slow for the lease.
@@ -79,7 +80,7 @@ class Settings:
 
     @property
     def work_root(self) -> str:
-        return self.work_dir or os.path.join(tempfile.gettempdir(), "chunked-backfill")
+        return self.work_dir or os.path.join(tempfile.gettempdir(), f"chunked-backfill-{os.getuid()}")
 
 
 def _parse(option: str, text: str) -> Any:

@@ -49,6 +49,7 @@ def open_client(
         client: Any = get_destination_clients(
             schema, destination=destination, destination_dataset_name=target.dataset_name
         )[0]
+        dialect.prepare_client(client)
         stack.enter_context(client)
         yield client, dialect.session_class(client.sql_client.native_connection)
 
@@ -104,7 +105,7 @@ def load_stage(
 
 
 def drop_leftovers(session: Session, target: Target, source_name: str, work_root: str) -> list[str]:
-    """Drop stages and working directories whose claim is gone; returns the names of the stages.
+    """Drop stages and working directories whose claim is gone; returns their names and their paths.
 
     What stands is listed before the live claims are read, lest a stage begun meanwhile be taken for dead.
     """
@@ -122,12 +123,12 @@ def drop_leftovers(session: Session, target: Target, source_name: str, work_root
     dead = [stage for stage in stages if stage not in live]
     for stage in dead:
         target.dialect.drop_schema(session, stage)
-    for directory in directories:
-        if directory not in live:
-            shutil.rmtree(working_directory(target, directory, work_root), ignore_errors=True)
+    paths = [working_directory(target, name, work_root) for name in directories if name not in live]
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
     if dead:
         log.info("dropped %d stage(s) that interrupted attempts left behind", len(dead))
-    return dead
+    return dead + paths
 
 
 def _listdir(path: str) -> list[str]:

@@ -50,7 +50,7 @@ class ChunkHeldError(LedgerError):
         if self.lease_expires_at is None:
             return (
                 f"{held} without a lease; once it is sure that nobody works on it, "
-                "free it by setting its status to 'failed' in _dlt_backfills"
+                "free it with the command chunked-backfill release"
             )
         left = "" if self.seconds_left is None else f" ({max(0.0, self.seconds_left):.0f} s left)"
         return (

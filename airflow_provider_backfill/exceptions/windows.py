@@ -38,9 +38,10 @@ class EmptyWindowError(WindowError):
         if self.from_data_interval:
             return (
                 f"empty window: the data interval starts at {shown(self.start)} and ends at "
-                f"{shown(self.end)}, because on Airflow 3 a cron string as schedule makes intervals of no "
-                "length; use schedule=CronDataIntervalTimetable(...), or set [scheduler] "
-                "create_cron_data_intervals = True, or pass start and end"
+                f"{shown(self.end)}, because on Airflow 3 a cron string or a timedelta as schedule makes "
+                "intervals of no length; use schedule=CronDataIntervalTimetable(...) or "
+                "DeltaDataIntervalTimetable(...), or set [scheduler] create_cron_data_intervals or "
+                "create_delta_data_intervals = True, or pass start and end"
             )
         return (
             f"empty window: end {shown(self.end)} is not after start {shown(self.start)}; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -14,67 +14,17 @@ from typing import Any
 import dlt
 import pytest
 
-from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.destinations import Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan
-from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus, Claim
-from airflow_provider_backfill.engine.runner import Outcome, this_claimant
+from airflow_provider_backfill.engine.records import ChunkStatus, Claim
+from airflow_provider_backfill.engine.runner import this_claimant
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.stage import stage_prefix, working_directory
-from airflow_provider_backfill.engine.window import ChunkSize, Window
 from airflow_provider_backfill.exceptions import AttemptError, ClaimLostError
 from tests.support.sources import EPOCH, day, events, new_columns, source_of, two_types
-
-
-class World:
-    """A backfill of January 2024's first days by day, and eyes to look at what it did."""
-
-    def __init__(self, target: Target, settings: Settings) -> None:
-        self.target = target
-        self.settings = settings
-
-    def backfill(self, source: Callable[[], Any], days: int = 3, **spec: Any) -> Backfill:
-        return Backfill(
-            source=SourceSpec(reference=source, **spec),
-            target=self.target,
-            window=Window(start=day(1, 0), end=day(days + 1, 0)),
-            chunk=ChunkSize.parse("1d"),
-            settings=self.settings,
-        )
-
-    def seeded(self, source: Callable[[], Any], days: int = 3, **spec: Any) -> tuple[Backfill, BackfillPlan]:
-        backfill = self.backfill(source, days, **spec)
-        plan = backfill.plan()
-        backfill.seed(plan)
-        return backfill, plan
-
-    def run(self, backfill: Backfill, plan: BackfillPlan, *numbers: int) -> list[Outcome]:
-        return [
-            backfill.runner.run_chunk(plan.backfill_id, f"{number - 1:06d}", this_claimant())
-            for number in numbers or range(1, len(plan.chunks) + 1)
-        ]
-
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
-        dataset = self.target.dialect.quote(self.target.dataset_name)
-        with self.target.connect(5) as session:
-            return session.execute(sql.replace("@", f"{dataset}."))
-
-    def row(self, plan: BackfillPlan, number: int = 1) -> ChunkRow:
-        with self.target.connect(5) as session:
-            return Ledger(session, self.target).chunk(plan.backfill_id, f"{number - 1:06d}")
-
-    def target_has(self, table: str) -> bool:
-        with self.target.connect(5) as session:
-            return bool(self.target.dialect.table_columns(session, self.target.dataset_name, table))
-
-    def leftovers(self) -> list[str]:
-        prefix = stage_prefix(self.target, "web_events")
-        with self.target.connect(5) as session:
-            stages = self.target.dialect.schemas(session, prefix)
-        root = self.settings.work_root
-        return stages + (os.listdir(root) if os.path.isdir(root) else [])
+from tests.support.worlds import IDS, ITEMS, World, steal
 
 
 @pytest.fixture
@@ -82,21 +32,6 @@ def world(target: Target, settings: Settings) -> Iterator[World]:
     world = World(target, settings)
     yield world
     assert world.leftovers() == []
-
-
-def steal(world: World, plan: BackfillPlan, number: int = 1) -> Claim:
-    """What the holder of a chunk cannot prevent once its lease ran out."""
-    world.query("UPDATE @_dlt_backfills SET lease_expires_at = claimed_at WHERE status = 'running'")
-    with world.target.connect(5) as session:
-        ledger = Ledger(session, world.target)
-        return ledger.claim(ledger.chunk(plan.backfill_id, f"{number - 1:06d}"), this_claimant(), 60)
-
-
-IDS = 'SELECT id, "order" FROM @events ORDER BY id'
-ITEMS = (
-    "SELECT e.id, count(*) FROM @events e JOIN @events__items i ON i._dlt_parent_id = e._dlt_id"
-    " GROUP BY e.id ORDER BY e.id"
-)
 
 
 def test_append_with_nested_rows_publishes_each_chunk_once(world: World) -> None:

@@ -11,12 +11,13 @@ import pytest
 from airflow_provider_backfill.engine import drive
 from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.destinations import Target
+from airflow_provider_backfill.engine.plan import make_plan
 from airflow_provider_backfill.engine.publish import publish_lock
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 from airflow_provider_backfill.exceptions import BackfillError
 from tests.support.commands import Site
-from tests.support.ledgers import wait_until
+from tests.support.ledgers import opened, seeded, take, wait_until
 from tests.support.sources import source_of
 
 FIVE = [(day, day * 10) for day in range(1, 6)]
@@ -137,6 +138,20 @@ def test_a_chunk_held_elsewhere_for_too_long_leaves_the_window_uncovered(tmp_pat
         first.ends(0)
 
 
+def test_a_chunk_that_another_backfill_keeps_is_waited_for(site):
+    other = make_plan("web_events", Window.parse("2026-01-03", "2026-01-04"), "12h")
+    seeded(site.target, other)
+    with opened(site.target) as ledger:
+        claim = take(ledger, other)
+    with site.running() as run:
+        run.says(r"^waiting for chunk 3/5 that another backfill of the source keeps; giving up in \d+ s$")
+        with opened(site.target) as ledger:
+            ledger.fail(claim, "given up")
+        done = run.ends(0)
+    assert done.out[-1].endswith(": 5 completed, 0 skipped, 0 claimed elsewhere (5 chunks)")
+    assert site.loaded() == FIVE
+
+
 # What the command relies on, without a process of its own
 
 
@@ -185,8 +200,6 @@ def test_what_breaks_a_worker_is_raised_where_the_run_was_asked_for(duck_target,
         chunk=backfill.chunk,
         settings=backfill.settings,
     )
-    from airflow_provider_backfill.engine.plan import make_plan
-
     plan = make_plan("never_read", backfill.window, backfill.chunk)
     backfill.seed(plan)
     with pytest.raises(BackfillError, match="RuntimeError: no log file"):

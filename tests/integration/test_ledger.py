@@ -18,12 +18,12 @@ from airflow_provider_backfill.exceptions import (
     OverlapError,
     PlanConflictError,
 )
+from tests.support.crowds import crowd
 from tests.support.ledgers import (
     counted,
     everything,
     foreign_row,
     foreign_table,
-    in_processes,
     opened,
     plan,
     plan_and_seed,
@@ -150,7 +150,8 @@ def test_a_ledger_that_does_not_exist_is_told_apart(target):
 
 def test_eight_planners_that_start_together_make_one_table_with_one_row_a_chunk(pg_target):
     backfill = plan(300)
-    assert in_processes(8, plan_and_seed, pg_target, backfill) == [300] * 8
+    with crowd(8) as processes:
+        assert processes.run(plan_and_seed, pg_target, backfill) == [300] * 8
     assert tables(pg_target) == [("web_raw", "_dlt_backfills")]
     assert [row.chunk_id for row in everything(pg_target)] == [chunk.chunk_id for chunk in backfill.chunks]
     assert columns(pg_target)[:17] == SHARED
@@ -160,7 +161,9 @@ def test_eight_planners_that_start_together_make_one_table_with_one_row_a_chunk(
 def test_planners_take_turns_at_one_duckdb_file(duck_target):
     backfill = plan(30)
     # Connecting waits for the file, so here the planners cannot stand at a barrier with it open.
-    for rows in in_processes(3, plan_in_turn, duck_target, backfill):
+    with crowd(3) as processes:
+        answers = processes.run(plan_in_turn, duck_target, backfill)
+    for rows in answers:
         assert rows == 30
     assert len(everything(duck_target)) == 30
     refuses_a_chunk_twice(duck_target)

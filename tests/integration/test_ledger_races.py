@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import ChunkStatus, Claim
 from airflow_provider_backfill.exceptions import ChunkHeldError
+from tests.support.crowds import crowd
 from tests.support.ledgers import (
     LONG,
     WAIT,
@@ -18,7 +19,6 @@ from tests.support.ledgers import (
     claim_first,
     end_leases,
     everything,
-    in_processes,
     me,
     opened,
     plan,
@@ -71,7 +71,8 @@ def test_of_threads_that_claim_one_chunk_exactly_one_wins(target, before):
 def test_of_processes_that_claim_one_chunk_exactly_one_wins(pg_target):
     backfill = plan()
     seeded(pg_target, backfill)
-    claim, _ = winner(in_processes(6, claim_first, pg_target, backfill))
+    with crowd(6) as processes:
+        claim, _ = winner(processes.run(claim_first, pg_target, backfill))
     assert everything(pg_target)[0].claim_token == claim.token
 
 
@@ -86,21 +87,22 @@ def test_of_claims_that_overlap_one_wins_whatever_isolation_is_the_databases_def
     assert Counter(row.status for row in everything(pg_target))[ChunkStatus.RUNNING] == 1
 
 
-def test_16_claimers_take_200_chunks_each_once(pg_target):
-    backfill = plan(200)
+def test_16_claimers_take_2000_chunks_each_once(pg_target):
+    backfill = plan(2_000)
     seeded(pg_target, backfill)
     answers = at_once(16, lambda number, barrier: claim_all(number, barrier, pg_target, backfill))
     taken = [chunk_id for answer in answers for chunk_id in answer]
     assert sorted(taken) == [chunk.chunk_id for chunk in backfill.chunks]
     rows = everything(pg_target)
     assert {(row.status, row.attempt) for row in rows} == {(ChunkStatus.COMPLETED, 1)}
-    assert len({row.load_ids for row in rows}) == 200
+    assert len({row.load_ids for row in rows}) == 2_000
 
 
 def test_claimer_processes_take_each_chunk_once(pg_target):
     backfill = plan(60)
     seeded(pg_target, backfill)
-    answers = in_processes(4, claim_all, pg_target, backfill)
+    with crowd(4) as processes:
+        answers = processes.run(claim_all, pg_target, backfill)
     assert sorted(chunk_id for answer in answers for chunk_id in answer) == [
         chunk.chunk_id for chunk in backfill.chunks
     ]

@@ -111,7 +111,7 @@ def test_consumer_sees_the_count_before_or_the_count_after(target: Target, setti
     assert before == sum(old)
     assert set(seen) == {(*old, "pending"), (*old, "running"), (*new, "completed")}
     # It did look while the attempt ran, and not only before and after.
-    assert seen[*old, "running"] > 100
+    assert seen[*old, "running"] > 20
 
 
 @pytest.mark.timeout(180)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -152,15 +150,6 @@ def counted(session: Session, monkeypatch: Any) -> Iterator[list[str]]:
 
 
 # What runs in processes of its own; each waits at the barrier until all are ready.
-
-
-def in_processes(count: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Run ``work(number, barrier, *arguments)`` in ``count`` processes at once; what each returned."""
-    context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(count, mp_context=context) as pool:
-        barrier = manager.Barrier(count)
-        waiting = [pool.submit(work, number, barrier, *arguments) for number in range(count)]
-        return [one.result(timeout=120) for one in waiting]
 
 
 def plan_and_seed(number: int, barrier: Any, target: Target, backfill: BackfillPlan) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import dlt
@@ -69,5 +72,65 @@ def two_types() -> list[dict[str, Any]]:
     return [{**events()[0], "size": 7}, {**events()[1], "size": "large"}]
 
 
+def own_columns() -> list[dict[str, Any]]:
+    """Eight days, each of which brings a column to the events and one to their items that no other has."""
+    return [
+        {
+            **event,
+            f"only_{event['id']}": "x",
+            "items": [{**item, f"own_{event['id']}": "y"} for item in event["items"]],
+        }
+        for event in events(8)
+    ]
+
+
+def changes() -> list[dict[str, Any]]:
+    """Day 1 brings events 1 to 80; each of the next four changes ten, deletes five and brings five."""
+    return [
+        *({"id": number, "at": day(1), "order": 0, "items": _items(number, 2)} for number in range(1, 81)),
+        *(
+            {
+                "id": first + offset + (1_000 if offset > 14 else 0),
+                "at": day(number),
+                "order": number,
+                "items": _items(number, offset % 4),
+                "gone": 10 <= offset < 15,
+            }
+            for number, first in zip(range(2, 6), range(1, 81, 20), strict=True)
+            for offset in range(20)
+        ),
+    ]
+
+
+def _items(number: int, count: int) -> list[dict[str, Any]]:
+    return [{"sku": f"{number}-{n}"} for n in range(count)]
+
+
+own_columns_source = source_of(own_columns)
+changes_sources = {
+    strategy: source_of(
+        changes,
+        write_disposition={"disposition": "merge", "strategy": strategy},
+        primary_key="id",
+        columns={"gone": {"data_type": "bool", "hard_delete": True}},
+    )
+    for strategy in ("delete-insert", "upsert")
+}
+delete_insert_source, upsert_source = changes_sources.values()
 new_columns_source = source_of(new_columns)
 two_types_source = source_of(two_types)
+
+
+def meeting(folder: str, guests: int) -> DltSource:
+    """Events of eight days; an extraction goes on once so many others have begun and are not over."""
+
+    def rows() -> Iterable[Mapping[str, Any]]:
+        yield from events(8)
+        Path(folder, str(os.getpid())).touch()
+        deadline = time.monotonic() + 60
+        while len(os.listdir(folder)) < guests:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(os.listdir(folder))} of {guests} came")
+            time.sleep(0.01)
+
+    return source_of(rows)()

@@ -305,7 +305,7 @@ def claim(index: int) -> Claim:
 
 
 def held(index: int, lease_left: float | None, claimed_by: str | None = "host:1") -> ChunkRow:
-    row: Any = SimpleNamespace(number=index + 1, lease_left=lease_left, claimed_by=claimed_by)
+    row: Any = SimpleNamespace(number=index + 1, held=True, lease_left=lease_left, claimed_by=claimed_by)
     return cast("ChunkRow", row)
 
 
@@ -344,3 +344,10 @@ def test_a_wait_for_several_names_the_longest_lease():
         "giving up in 60 s"
     )
     assert "by an unknown worker (no lease)" in waiting_for([held(2, None, None)], 5, 60.0)
+
+
+def test_a_wait_for_another_backfill_has_no_lease_to_name():
+    pending: Any = SimpleNamespace(number=3, held=False)
+    assert waiting_for([pending], 5, 60.0) == (
+        "waiting for chunk 3/5 that another backfill of the source keeps; giving up in 60 s"
+    )

@@ -285,7 +285,7 @@ def test_daylight_saving_numbers_hold():
 # Command
 
 
-@pytest.mark.parametrize("name", ["run", "status"])
+@pytest.mark.parametrize("name", ["run", "status", "release"])
 def test_options_are_those_of_the_command(name):
     rows = table(section(DOCS / "reference" / "command.md", f"## {name}"), "option")
     documented = {re.split(r"[ =]", spelling)[0] for option, *_ in rows for spelling in _CODE.findall(option)}

@@ -25,7 +25,7 @@ def test_defaults_are_those_of_the_contract():
     assert (settings.lease_seconds, settings.heartbeat_seconds) == (60, 20)
     assert (settings.max_chunks, settings.warn_chunks) == (10_000, 1_000)
     assert (settings.wait_timeout_seconds, settings.file_lock_timeout_seconds) == (3_600, 600)
-    assert settings.work_root == os.path.join(tempfile.gettempdir(), "chunked-backfill")
+    assert settings.work_root == os.path.join(tempfile.gettempdir(), f"chunked-backfill-{os.getuid()}")
     assert Settings.from_environment({}) == settings
 
 

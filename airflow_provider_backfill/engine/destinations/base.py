@@ -111,6 +111,15 @@ class Dialect(ABC):
             destination.caps_params = {**formats, **destination.caps_params}
         return destination
 
+    def prepare_client(self, client: Any) -> None:  # noqa: B027 - most databases need nothing
+        """Change dlt's client before it connects."""
+
+    def merge_job(self) -> Any:
+        """The dlt job that generates the SQL of a merge."""
+        from dlt.destinations.sql_jobs import SqlMergeFollowupJob
+
+        return SqlMergeFollowupJob
+
     def check(self, target: Target) -> None:  # noqa: B027 - most databases refuse none
         """Refuse what the database cannot have as a target, before it is opened.
 

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, ClassVar
 
 from airflow_provider_backfill.engine.destinations.base import Dialect, Session, Target
@@ -37,7 +38,7 @@ class PostgresSession(Session):
             raise
         finally:
             if not self.native.closed:
-                self.native.autocommit = True
+                _commit_each(self.native)
 
 
 def _meet(left: str, right: str) -> str:
@@ -48,7 +49,10 @@ def _meet(left: str, right: str) -> str:
 
 
 class Postgres(Dialect):
-    """PostgreSQL 12 and later. Every lock ends with its transaction, so that no pooler keeps one."""
+    """PostgreSQL 12 and later, also behind a pooler that gives each transaction another connection.
+
+    Every lock and temporary table ends with its transaction, and no statement changes a session.
+    """
 
     name = "postgres"
     schemes = ("postgresql", "postgres")
@@ -69,7 +73,7 @@ class Postgres(Dialect):
         import psycopg2
 
         try:
-            native = psycopg2.connect(target.credentials, connect_timeout=math.ceil(wait_seconds))
+            native = _open(target.credentials, connect_timeout=math.ceil(wait_seconds))
         except psycopg2.Error as error:
             raise LedgerUnreachableError("postgres", target.redact(_one_line(error))) from None
         if read_only:
@@ -80,6 +84,9 @@ class Postgres(Dialect):
         try:
             yield PostgresSession(native)
         finally:
+            # A pooler throws away a connection that is left in a transaction.
+            if read_only and not native.closed:
+                native.rollback()
             native.close()
 
     def passwords(self, credentials: str) -> Sequence[str]:
@@ -122,10 +129,85 @@ class Postgres(Dialect):
     def destination(self, target: Target, native: Any | None = None, **options: Any) -> Any:
         return super().destination(target, native, credentials=uri_credentials(target.credentials), **options)
 
+    def prepare_client(self, client: Any) -> None:
+        ours, theirs = _sql_client_class(), client.sql_client
+        client.sql_client = ours(
+            theirs.dataset_name, theirs.staging_dataset_name, theirs.credentials, theirs.capabilities
+        )
+
+    def merge_job(self) -> Any:
+        return _merge_job_class()
+
     def is_conflict(self, error: BaseException) -> bool:
         import psycopg2.errors
 
         return isinstance(error, (psycopg2.errors.DeadlockDetected, psycopg2.errors.SerializationFailure))
+
+
+#: A peer that vanished without a word ends a statement within this time, not within the kernel's two hours.
+#: Options of libpq (PostgreSQL documentation, 34.1.2), seconds and milliseconds; a URI's own come first.
+_NETWORK = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
+
+
+def _open(uri: str, **options: Any) -> Any:
+    import psycopg2
+    from psycopg2.extensions import parse_dsn
+
+    given = parse_dsn(uri)
+    patience = {name: value for name, value in _NETWORK.items() if name not in given}
+    return psycopg2.connect(uri, **patience, **options)
+
+
+def _commit_each(native: Any) -> None:
+    """Back to autocommit without a word to the server.
+
+    psycopg2 would carry the isolation level over as a setting of the session.
+    """
+    if not native.autocommit:
+        native.isolation_level = None
+        native.autocommit = True
+
+
+@cache
+def _sql_client_class() -> Any:
+    from dlt.destinations.impl.postgres.sql_client import Psycopg2SqlClient
+
+    class SessionlessSqlClient(Psycopg2SqlClient):
+        """dlt's, without its ``search_path`` in the startup packet, which pgbouncer refuses.
+
+        All names are qualified anyway. Nor does it discard the session after an error, since behind a pooler
+        that is somebody else's too.
+        """
+
+        def open_connection(self) -> Any:
+            self._conn = _open(self.credentials.to_native_representation())
+            self._conn.autocommit = True
+            return self._conn
+
+        def _reset_connection(self) -> None:
+            self._conn.rollback()
+            _commit_each(self._conn)
+
+    return SessionlessSqlClient
+
+
+@cache
+def _merge_job_class() -> Any:
+    from dlt.destinations.sql_jobs import SqlMergeFollowupJob
+
+    class TidyMergeJob(SqlMergeFollowupJob):
+        """dlt's, whose temporary tables would stay in a pooler's connection."""
+
+        @classmethod
+        def _to_temp_table(cls, *args: Any, **more: Any) -> str:
+            return super()._to_temp_table(*args, **more).replace(" AS ", " ON COMMIT DROP AS ", 1)
+
+    return TidyMergeJob
 
 
 def _one_line(error: BaseException) -> str:

@@ -118,20 +118,26 @@ RETURNING attempt, chunk_from, chunk_to, run_id, load_ids
 
 -- name: next_chunk
 -- The first chunk that may be claimed; one whose attempt failed after :since has had its turn in this run.
-SELECT min(mine.chunk_id) FROM {ledger} AS mine
+-- What is in the way is read once, and not for each chunk anew, which a planner without statistics would do.
+WITH taken AS MATERIALIZED (
+    SELECT other.chunk_from, other.chunk_to, other.resource_name FROM {ledger} AS other
+    WHERE other.source_section = :source_section
+      AND ((other.status IN ('claimed', 'running')
+            AND (other.lease_expires_at IS NULL OR other.lease_expires_at > {now}))
+           OR (other.status = 'completed' AND other.backfill_id <> :backfill_id))
+      AND other.chunk_from < :backfill_to AND other.chunk_to > :backfill_from
+)
+SELECT mine.chunk_id FROM {ledger} AS mine
 WHERE mine.backfill_id = :backfill_id
   AND (mine.status = 'pending'
        OR (mine.status = 'failed' AND (mine.completed_at IS NULL OR mine.completed_at <= :since))
        OR (mine.status IN ('claimed', 'running') AND mine.lease_expires_at <= {now}))
   AND NOT EXISTS (
-    SELECT 1 FROM {ledger} AS other
-    WHERE other.source_section = mine.source_section
-      AND {resources_meet_mine}
-      AND ((other.status IN ('claimed', 'running')
-            AND (other.lease_expires_at IS NULL OR other.lease_expires_at > {now}))
-           OR (other.status = 'completed' AND other.backfill_id <> mine.backfill_id))
+    SELECT 1 FROM taken AS other
+    WHERE {resources_meet_mine}
       AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
   )
+ORDER BY mine.chunk_id LIMIT 1
 
 -- name: holder
 -- Who keeps a chunk from being claimed: its own holder, or a live claim that overlaps it.
@@ -160,6 +166,18 @@ WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND claim_token = :tok
   AND status IN ('claimed', 'running')
 RETURNING chunk_id
 
+-- name: owner
+-- Who took the chunk from a claim; no row if it was merely released.
+SELECT claimed_by FROM {ledger}
+WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND claim_token <> :token AND claimed_by IS NOT NULL
+
+-- name: spare
+-- Leases that lived when a process took a database for itself, and could not be renewed since.
+UPDATE {ledger} SET
+    lease_expires_at = lease_expires_at + :seconds * INTERVAL '1 second', updated_at = {now}
+WHERE status IN ('claimed', 'running') AND lease_expires_at > {now} - :seconds * INTERVAL '1 second'
+RETURNING chunk_id
+
 -- name: complete
 -- running -> completed, in the transaction that publishes the rows.
 UPDATE {ledger} SET
@@ -175,6 +193,17 @@ UPDATE {ledger} SET
     claim_token = NULL, lease_expires_at = NULL, updated_at = {now}
 WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND claim_token = :token
   AND status IN ('claimed', 'running')
+RETURNING chunk_id
+
+-- name: release
+-- claimed, running -> failed, by a person's hand: only the claim that they were shown. Another tool's has no token.
+UPDATE {ledger} SET
+    status = 'failed', completed_at = {now}, error = :error, will_retry = NULL,
+    claim_token = NULL, lease_expires_at = NULL, updated_at = {now}
+WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND status IN ('claimed', 'running')
+  AND claim_token IS NOT DISTINCT FROM :token
+  AND claimed_by IS NOT DISTINCT FROM :claimed_by
+  AND claimed_at IS NOT DISTINCT FROM :claimed_at
 RETURNING chunk_id
 
 -- name: restate
