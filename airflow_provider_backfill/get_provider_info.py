@@ -35,6 +35,12 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "triggers": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": ["airflow_provider_backfill.triggers.chunk"],
+            }
+        ],
         "connection-types": [
             {
                 "connection-type": "dlt",
@@ -91,8 +97,8 @@ def get_provider_info() -> dict[str, Any]:
                         example="60",
                     ),
                     "work_dir": _option(
-                        "Directory that attempts extract to. By default ``chunked-backfill`` in the\n"
-                        "system's temporary directory.",
+                        "Directory that attempts extract to. By default\n"
+                        "``chunked-backfill-<user id>`` in the system's temporary directory.",
                         kind="string",
                         default="",
                         example="/var/lib/backfill",

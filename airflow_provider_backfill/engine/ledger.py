@@ -190,20 +190,33 @@ class Ledger:
             claim = self._claim(row.backfill_id, row.chunk_id, claimant, lease_seconds)
             if claim:
                 return claim
-            holders = self._run("holder", keys)
-            if not holders:
+            holder = self.holder(**keys)
+            if holder is None:
                 selected = row.resource_name.split(",") if row.resource_name else None
                 self._refuse_overlaps(source_key(row.source_section, selected), _span(row))
                 # Completed since the row was read, or free as of just now: whoever asks again finds out.
-                holders = [(self.chunk(**keys).claimed_by, self.clock(), 0)]
-            holder, expires_at, left = holders[0]
+                holder = (self.chunk(**keys).claimed_by, self.clock(), 0)
+            claimed_by, expires_at, left = holder
             # Raised in here, so that leases that ran out beside the chunk stay their holders'.
             raise ChunkHeldError(
                 chunk=str(row.number),
-                holder=holder,
+                holder=claimed_by,
                 lease_expires_at=expires_at and expires_at.astimezone(UTC),
-                seconds_left=None if left is None else float(left),
+                seconds_left=left,
             )
+
+    def holder(
+        self, backfill_id: str, chunk_id: str
+    ) -> tuple[str | None, datetime | None, float | None] | None:
+        """Who keeps a chunk from being claimed, when that lease ends, and in how many seconds; None: nobody.
+
+        That may be the holder of another chunk of the same source that overlaps. Without a lease: None, None.
+        """
+        for claimed_by, expires_at, left in self._run(
+            "holder", {"backfill_id": backfill_id, "chunk_id": chunk_id}
+        ):
+            return claimed_by, expires_at, None if left is None else float(left)
+        return None
 
     def claim_next(
         self, plan: BackfillPlan, claimant: Claimant, lease_seconds: float, since: datetime

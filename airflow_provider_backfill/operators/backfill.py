@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, concealed, this_task
 from airflow_provider_backfill.operators.stopping import InFlight, told_to_stop
+from airflow_provider_backfill.operators.waiting import (
+    BLIND_SECONDS,
+    GRACE_SECONDS,
+    POLL_SECONDS,
+    SHORT_SECONDS,
+    Wait,
+)
 from airflow_provider_backfill.version_compat import Context, TaskGroup
 
 if TYPE_CHECKING:
     from airflow_provider_backfill.engine.intervals import Interval
     from airflow_provider_backfill.engine.records import Claim
     from airflow_provider_backfill.engine.runner import Outcome
-
-#: How often a task looks at a chunk that somebody else holds, seconds.
-POLL_SECONDS = 5.0
 
 
 class ChunkedBackfillOperator(SourceOperator):
@@ -26,6 +31,10 @@ class ChunkedBackfillOperator(SourceOperator):
     By itself it is a backfill of one chunk: ``[start, end)``, by default the DAG run's data interval, so that
     Airflow's own backfills drive it. With `expand_window` it is mapped over the chunks of a window. In either
     case a chunk that is completed already succeeds at once, without touching the source.
+
+    While somebody else holds the chunk, for example a worker that was killed and whose lease has not run out,
+    the task is deferred: it waits in Airflow's triggerer, takes no worker slot and spends no retry. The wait
+    is over when the chunk is free, and after ``[chunked_backfill] wait_timeout_seconds`` in all.
 
     The return value is a dict: ``backfill_id``, ``chunk_id``, ``chunk`` (its interval, for people),
     ``status`` (``completed``, or ``skipped`` if there was nothing to do), ``rows``, ``bytes``, ``seconds``.
@@ -38,6 +47,8 @@ class ChunkedBackfillOperator(SourceOperator):
         chunk_id: The chunk, six digits.
         interval_label: The chunk's interval for people.
         total: How many chunks the backfill has.
+        deferrable: Whether to wait in the triggerer; default True. With False the task keeps its worker slot
+            while it waits, and looks every five seconds. For an installation without a triggerer.
         source: See `SourceOperator`, likewise all others.
 
     Raises:
@@ -72,6 +83,7 @@ class ChunkedBackfillOperator(SourceOperator):
         chunk_id: str | None = None,
         interval_label: str | None = None,
         total: int = 1,
+        deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -80,6 +92,7 @@ class ChunkedBackfillOperator(SourceOperator):
         self.chunk_id = chunk_id
         self.interval_label = interval_label
         self.total = total
+        self.deferrable = deferrable
 
     @classmethod
     def partial(cls, **kwargs: Any) -> Any:
@@ -124,7 +137,8 @@ class ChunkedBackfillOperator(SourceOperator):
             source_kwargs: Arguments for the source.
             max_active_chunks: How many chunks of one DAG run may run at once; default 1.
             operator_kwargs: Any argument that Airflow's operators take. Each goes to all three tasks, except
-                that ``trigger_rule`` is the first task's and ``outlets`` are the last one's.
+                that ``trigger_rule`` is the first task's and ``outlets`` are the last one's. ``deferrable``
+                is the chunks'.
 
         Example:
             >>> ChunkedBackfillOperator.expand_window(
@@ -161,10 +175,22 @@ class ChunkedBackfillOperator(SourceOperator):
         )
 
     def execute(self, context: Context) -> dict[str, Any]:
+        return self._load(context, None)
+
+    def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Go on after a deferral: all over again, except that the wait began earlier.
+
+        Args:
+            context: Airflow's; the templates have been rendered again.
+            event: What `ChunkTrigger` fired.
+        """
+        return self._load(context, Wait(deadline=event["deadline"], holder=event["holder"]))
+
+    def _load(self, context: Context, wait: Wait | None) -> dict[str, Any]:
         with airflow_errors(self.redact):
             part = self._mapped_part(context) if self.backfill_id else self._lone_part(context)
             self.interval_label = self.interval_label or part.label
-            outcome = self._run(part, context)
+            outcome = self._run(part, context, wait or Wait.of(self.settings.wait_timeout_seconds))
         if outcome.loaded:
             self.log.info("%s", part.line(_completed(outcome.records)))
         else:
@@ -245,7 +271,7 @@ class ChunkedBackfillOperator(SourceOperator):
                 this_task(context), interval, self.source_spec.resources
             )
 
-    def _run(self, part: _Part, context: Context) -> Outcome:
+    def _run(self, part: _Part, context: Context, wait: Wait) -> Outcome:
         from airflow_provider_backfill.engine.report import running
         from airflow_provider_backfill.engine.runner import Runner
         from airflow_provider_backfill.hooks.backfill import prepare_dlt
@@ -262,6 +288,7 @@ class ChunkedBackfillOperator(SourceOperator):
             with told_to_stop(self.on_kill):
                 return self._patiently(
                     part,
+                    wait,
                     lambda: runner.run_chunk(
                         part.backfill_id,
                         part.chunk_id,
@@ -273,23 +300,46 @@ class ChunkedBackfillOperator(SourceOperator):
         finally:
             self._in_flight = None
 
-    def _patiently(self, part: _Part, run: Callable[[], Outcome]) -> Outcome:
+    def _patiently(self, part: _Part, wait: Wait, run: Callable[[], Outcome]) -> Outcome:
         """Wait while somebody else holds the chunk: a retry after a kill comes before its lease runs out."""
         from airflow_provider_backfill.exceptions import ChunkHeldError
 
-        deadline = time.monotonic() + self.settings.wait_timeout_seconds
-        told: str | None = None
         while True:
             try:
                 return run()
             except ChunkHeldError as held:
-                left = deadline - time.monotonic()
+                left = wait.left
                 if held.lease_expires_at is None or left <= 0:
                     raise
-                if held.holder != told:
-                    told = held.holder
+                if held.holder != wait.holder:
+                    wait = replace(wait, holder=held.holder)
                     self.log.info("%s", part.line(f"waiting, {held}"))
-                time.sleep(min(left, max(0.1, min(held.seconds_left or 0, POLL_SECONDS))))
+                seconds = held.seconds_left or 0
+            if self.deferrable and seconds > SHORT_SECONDS:
+                self._defer(part, wait, seconds)
+            time.sleep(min(left, max(0.1, min(seconds, POLL_SECONDS))))
+
+    def _defer(self, part: _Part, wait: Wait, seconds: float) -> NoReturn:
+        """Leave the worker; the lease has ``seconds`` to live."""
+        from airflow_provider_backfill.triggers.chunk import ChunkTrigger
+
+        target = self.hook.target
+        # A destination of dlt's may hold secrets, or a configuration that the triggerer does not have.
+        watched = self.conn_id and target.destination is None and not target.dialect.single_process
+        self.defer(
+            trigger=ChunkTrigger(
+                backfill_id=part.backfill_id,
+                chunk_id=part.chunk_id,
+                seconds=seconds if watched else min(seconds, BLIND_SECONDS),
+                deadline=wait.deadline,
+                holder=wait.holder,
+                conn_id=self.conn_id if watched else None,
+                dataset_name=self.dataset_name if watched else None,
+            ),
+            method_name="resume",
+            # The trigger keeps to the deadline. This ends a wait that no triggerer looks after.
+            timeout=timedelta(seconds=max(wait.left, 0) + GRACE_SECONDS),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ _FIRST_ONLY = frozenset({"trigger_rule"})
 _LAST_ONLY = frozenset({"outlets"})
 _CHUNK_ONLY = frozenset(
     {
+        "deferrable",
         "do_xcom_push",
         "map_index_template",
         "max_active_tis_per_dag",

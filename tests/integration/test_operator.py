@@ -153,30 +153,6 @@ class TestTasks:
         assert tasks.chunk(mapped[2], 2, try_number=3, max_tries=2)["status"] == "completed"
         assert rows_of(warehouse)[2].attempt == 3
 
-    def test_a_retry_waits_for_the_lease_of_a_killed_worker(self, warehouse: Target) -> None:
-        tasks = Tasks()
-        mapped = tasks.plan()
-        with warehouse.connect(5) as session:
-            ledger = Ledger(session, warehouse)
-            ledger.claim(ledger.chunk(BACKFILL_ID, "000000"), this_claimant(), 2)
-        assert tasks.chunk(mapped[0])["status"] == "completed"
-        assert rows_of(warehouse)[0].attempt == 2
-
-    def test_a_chunk_that_somebody_holds_for_too_long(
-        self, warehouse: Target, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("AIRFLOW__CHUNKED_BACKFILL__WAIT_TIMEOUT_SECONDS", "0.1")
-        tasks = Tasks()
-        mapped = tasks.plan()
-        with warehouse.connect(5) as session:
-            ledger = Ledger(session, warehouse)
-            ledger.claim(ledger.chunk(BACKFILL_ID, "000000"), this_claimant(), 60)
-        with pytest.raises(AirflowException, match="held by") as caught:
-            tasks.chunk(mapped[0])
-        assert not isinstance(caught.value, AirflowFailException)
-        with pytest.raises(AirflowFailException, match=r"chunk 1/5 .*: held by "):
-            tasks.report()
-
     @pytest.mark.parametrize(
         ("changes", "message"),
         [

@@ -1,4 +1,4 @@
-"""A throw-away Airflow in processes of its own: scheduler, DAG processor, API server; 3.x and 2.11.
+"""A throw-away Airflow, 3.x or 2.11, in processes of its own: scheduler, triggerer, API server, and so on.
 
 The demonstration and the system tests share it. Everything listens on 127.0.0.1 only.
 """
@@ -29,7 +29,7 @@ MODERN = int(version("apache-airflow").split(".")[0]) >= 3
 
 _USER = "admin"
 _FOREIGN = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "AIRFLOW_HOME", "AIRFLOW_CONFIG")
-_READY = frozenset({"metadatabase", "scheduler", *(["dag_processor"] if MODERN else [])})
+_READY = frozenset({"metadatabase", "scheduler", "triggerer", *(["dag_processor"] if MODERN else [])})
 
 
 class LocalAirflow:
@@ -272,6 +272,7 @@ class LocalAirflow:
 def _components(port: int) -> Iterator[tuple[str, ...]]:
     # The servers for logs listen on every interface, and the API server reads the files by itself.
     yield ("scheduler", "--skip-serve-logs")
+    yield ("triggerer", "--skip-serve-logs")
     if MODERN:
         yield ("api-server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1")
         yield ("dag-processor",)

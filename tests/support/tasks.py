@@ -67,7 +67,12 @@ class FakeTaskInstance:
 def run_task(operator: Any, ti: FakeTaskInstance | None = None, **context: Any) -> Any:
     """Execute an operator; ``context`` adds to what it finds there."""
     ti = ti or FakeTaskInstance(task_id=operator.task_id)
-    return operator.execute({"ti": ti, "task_instance": ti, "run_id": ti.run_id, **context})
+    return operator.execute({**context_of(ti), **context})
+
+
+def context_of(ti: FakeTaskInstance) -> Any:
+    """As much of Airflow's context as the operators use."""
+    return {"ti": ti, "task_instance": ti, "run_id": ti.run_id}
 
 
 def duckdb_connection(path: str | os.PathLike[str]) -> str:
@@ -119,10 +124,12 @@ class Tasks:
 
 
 def rows_of(target: Target) -> list[ChunkRow]:
-    with target.connect(5) as session:
-        return Ledger(session, target).dataset_chunks()
+    """The whole ledger; nothing while there is none."""
+    with target.connect(10) as session:
+        ledger = Ledger(session, target)
+        return ledger.dataset_chunks() if ledger.exists() else []
 
 
 def ids_in(target: Target) -> list[int]:
-    with target.connect(5) as session:
+    with target.connect(10) as session:
         return [number for (number,) in session.execute("SELECT id FROM web_raw.page_views ORDER BY id")]

@@ -141,7 +141,15 @@ class TestGroup:
         assert tasks["plan"].task_display_name != "Events"
 
     def test_default_arguments(self) -> None:
-        assert {task.retries for task in group(default_args={"retries": 5}).values()} == {5}
+        tasks = group(default_args={"retries": 5, "deferrable": False})
+        assert {task.retries for task in tasks.values()} == {5}
+        assert tasks["chunk"].unmap({"chunk_id": "000000"}).deferrable is False
+
+    def test_only_the_chunks_are_deferrable(self) -> None:
+        # The other tasks do not know the argument, so it must not reach them.
+        for arguments, expected in (({"deferrable": False}, False), ({}, True)):
+            chunk = group(**arguments)["chunk"].unmap({"chunk_id": "000000"})
+            assert chunk.deferrable is expected
 
     def test_in_another_group_and_in_a_dag_that_is_passed(self) -> None:
         dag = DAG("a_dag", schedule=None)
@@ -253,6 +261,11 @@ class TestReport:
 )
 def test_resources_as_list_or_text(given: Any, names: tuple[str, ...]) -> None:
     assert operator(resource_names=given).source_spec.resources == names
+
+
+def test_it_is_deferrable_unless_told_otherwise() -> None:
+    assert operator().deferrable is True
+    assert operator(deferrable=False).deferrable is False
 
 
 def test_templates() -> None:

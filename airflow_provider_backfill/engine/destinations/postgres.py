@@ -159,8 +159,8 @@ def _open(uri: str, **options: Any) -> Any:
     from psycopg2.extensions import parse_dsn
 
     given = parse_dsn(uri)
-    patience = {name: value for name, value in _NETWORK.items() if name not in given}
-    return psycopg2.connect(uri, **patience, **options)
+    patience: dict[str, Any] = {name: value for name, value in _NETWORK.items() if name not in given}
+    return psycopg2.connect(uri, **{**patience, **options})
 
 
 def _commit_each(native: Any) -> None:

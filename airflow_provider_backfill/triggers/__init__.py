@@ -1,0 +1,3 @@
+"""Triggers."""
+
+from __future__ import annotations
