@@ -10,6 +10,7 @@ import click
 
 from airflow_provider_backfill._text import masked
 from airflow_provider_backfill.cli import logs
+from airflow_provider_backfill.engine.cursors import EVERY_RESOURCE
 
 if TYPE_CHECKING:
     from airflow_provider_backfill.engine.destinations.base import Target
@@ -44,6 +45,21 @@ def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     return names
 
 
+def _formats(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    formats: dict[str, str] = {}
+    for text in values:
+        name, equals, shape = text.partition("=")
+        # The shape of a text may have an equals sign of its own; a resource's name has no percent sign.
+        resource, form = (name.strip(), shape) if equals and "%" not in name else (EVERY_RESOURCE, text)
+        if not resource or not form.strip():
+            raise click.BadParameter(f"{text!r} is not of the form [RESOURCE=]FORMAT")
+        if resource in formats:
+            which = "the others" if resource == EVERY_RESOURCE else resource
+            raise click.BadParameter(f"the format of {which} is given twice")
+        formats[resource] = form
+    return formats
+
+
 def _arguments(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for number, text in enumerate(values, start=1):
@@ -69,37 +85,9 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+_SOURCE = click.argument("source", metavar="SOURCE")
+
 _SOURCE_OPTIONS = (
-    click.argument("source", metavar="SOURCE"),
-    click.option(
-        "--from",
-        "start",
-        required=True,
-        metavar="TIME",
-        help="First instant of the window, included: ISO-8601 with an offset (2026-01-01T00:00:00Z), "
-        "or a date, which is midnight in --timezone.",
-    ),
-    click.option(
-        "--to",
-        "end",
-        required=True,
-        metavar="TIME",
-        help="End of the window, not included; spelled as --from.",
-    ),
-    click.option(
-        "--chunk",
-        required=True,
-        metavar="SIZE",
-        help="Length of a chunk: <N>s, <N>m, <N>h are elapsed time; <N>d, <N>w, <N>mo are calendar steps "
-        "in --timezone.",
-    ),
-    click.option(
-        "--timezone",
-        default="UTC",
-        show_default=True,
-        metavar="NAME",
-        help="IANA time zone whose days, weeks and months the chunks follow, e.g. America/New_York.",
-    ),
     click.option(
         "--source-name",
         metavar="NAME",
@@ -121,34 +109,106 @@ _SOURCE_OPTIONS = (
         'null, [1, 2], "3"), any other as text.  [default: none]',
     ),
     click.option(
-        "--concurrency",
-        type=click.IntRange(min=1),
-        default=1,
+        "--cursor-format",
+        multiple=True,
+        callback=_formats,
+        metavar="[RESOURCE=]FORMAT",
+        help="What the values of the cursor are: datetime, naive, naive@ZONE, date, epoch_s, epoch_ms, "
+        "epoch_us, epoch_ns, id, or the shape of a text (%Y-%m-%dT%H:%M:%SZ); may be repeated.  "
+        "[default: what the cursor's type says]",
+    ),
+    click.option(
+        "--bounded-by",
+        type=click.Choice(["cursor", "kwargs"]),
+        default="cursor",
         show_default=True,
-        metavar="N",
-        help="Worker processes that load chunks at the same time.",
+        help="What bounds the source to a chunk: dlt's incremental cursors, or the arguments of --set, which "
+        "then may have fields, e.g. since={chunk.start_date}.",
+    ),
+    click.option(
+        "--cursor-column",
+        metavar="COLUMN",
+        help="With --bounded-by kwargs: drop rows outside the chunk by this column.  [default: none]",
     ),
 )
 
-_TARGET_OPTIONS = (
-    click.option(
-        "--destination",
-        metavar="URL",
-        help="Database to load into: duckdb:///file.duckdb, duckdb:////abs/file.duckdb or "
-        "postgresql://user:password@host/db.  [required, unless --conn-id is given]",
-    ),
-    click.option(
-        "--conn-id",
-        metavar="ID",
-        help="Airflow connection to load into.  [required, unless --destination is given]",
-    ),
-    click.option(
-        "--dataset",
-        required=True,
-        metavar="NAME",
-        help="Dataset (schema) that holds the tables and the ledger.",
-    ),
+_ON_EMPTY = click.option(
+    "--on-empty",
+    type=click.Choice(["ok", "warn", "fail"]),
+    default="warn",
+    show_default=True,
+    help="What a chunk without rows means; warn does so if the one before or behind it has some.",
 )
+
+_CONCURRENCY = click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Worker processes that load chunks at the same time.",
+)
+
+
+def _window_options(required: bool) -> tuple[Callable[[Command], Command], ...]:
+    without = "" if required else "  [default: none]"
+    return (
+        click.option(
+            "--from",
+            "start",
+            required=required,
+            metavar="TIME",
+            help="First instant of the window, included: ISO-8601 with an offset (2026-01-01T00:00:00Z), "
+            "a date, which is midnight in --timezone, or a whole number, for a source whose cursor is an id."
+            f"{without}",
+        ),
+        click.option(
+            "--to",
+            "end",
+            required=required,
+            metavar="TIME",
+            help=f"End of the window, not included; spelled as --from.{without}",
+        ),
+        click.option(
+            "--chunk",
+            required=required,
+            metavar="SIZE",
+            help="Length of a chunk: <N>s, <N>m, <N>h are elapsed time; <N>d, <N>w, <N>mo are calendar steps "
+            f"in --timezone. Without a unit, how many whole numbers.{without}",
+        ),
+        click.option(
+            "--timezone",
+            default="UTC",
+            show_default=True,
+            metavar="NAME",
+            help="IANA time zone whose days, weeks and months the chunks follow, e.g. America/New_York.",
+        ),
+    )
+
+
+def _target_options(required: bool) -> tuple[Callable[[Command], Command], ...]:
+    unless = "required, unless {} is given" if required else "default: none"
+    return (
+        click.option(
+            "--destination",
+            metavar="URL",
+            help="Database to load into: duckdb:///file.duckdb, duckdb:////abs/file.duckdb or "
+            f"postgresql://user:password@host/db.  [{unless.format('--conn-id')}]",
+        ),
+        click.option(
+            "--conn-id",
+            metavar="ID",
+            help=f"Airflow connection to load into.  [{unless.format('--destination')}]",
+        ),
+        click.option(
+            "--dataset",
+            required=required,
+            metavar="NAME",
+            help="Dataset (schema) that holds the tables and the ledger."
+            + ("" if required else "  [default: none]"),
+        ),
+    )
+
 
 _COMMON_OPTIONS = (
     click.option(
@@ -172,12 +232,25 @@ _COMMON_OPTIONS = (
 
 def backfill_options(command: Command) -> Command:
     """The source, the window and the destination: all that makes a backfill."""
-    return _with(command, *_SOURCE_OPTIONS, *_TARGET_OPTIONS)
+    return _with(
+        command,
+        _SOURCE,
+        *_window_options(True),
+        *_SOURCE_OPTIONS,
+        _ON_EMPTY,
+        _CONCURRENCY,
+        *_target_options(True),
+    )
+
+
+def look_options(command: Command) -> Command:
+    """The source, and what else there may be of a backfill."""
+    return _with(command, _SOURCE, *_window_options(False), *_SOURCE_OPTIONS, *_target_options(False))
 
 
 def target_options(command: Command) -> Command:
     """The destination alone."""
-    return _with(command, *_TARGET_OPTIONS)
+    return _with(command, *_target_options(True))
 
 
 def common_options(command: Command) -> Command:

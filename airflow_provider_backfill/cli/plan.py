@@ -12,7 +12,7 @@ from airflow_provider_backfill.cli.options import backfill_options, common_optio
 from airflow_provider_backfill.cli.output import print_pairs
 from airflow_provider_backfill.cli.request import Request
 from airflow_provider_backfill.engine.backfill import Backfill
-from airflow_provider_backfill.engine.intervals import Interval, bound_text
+from airflow_provider_backfill.engine.intervals import Interval, bound_text, plain_bound
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan, interval_label
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
@@ -63,8 +63,8 @@ def _json(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> str:
         "backfill_id": plan.backfill_id,
         "source": plan.source_name,
         "resources": list(plan.resources) or None,
-        "from": _bound(window.start),
-        "to": _bound(window.end),
+        "from": plain_bound(window.start),
+        "to": plain_bound(window.end),
         "timezone": window.timezone,
         "chunk": str(plan.size),
         "chunks": len(plan.chunks),
@@ -76,12 +76,8 @@ def _json(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def _bound(bound: Any) -> Any:
-    return bound if isinstance(bound, int) else bound_text(bound)
-
-
 def _interval(interval: Interval) -> dict[str, Any]:
-    return {"from": _bound(interval.start), "to": _bound(interval.end)}
+    return {"from": plain_bound(interval.start), "to": plain_bound(interval.end)}
 
 
 def _pairs(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from airflow_provider_backfill.cli.plan import plan
 from airflow_provider_backfill.cli.release import release
 from airflow_provider_backfill.cli.run import run
 from airflow_provider_backfill.cli.status import status
+from airflow_provider_backfill.cli.validate import validate
 from airflow_provider_backfill.engine.signals import Stopped, stoppable
 from airflow_provider_backfill.exceptions import BackfillError
 
@@ -24,7 +25,8 @@ NAME = "chunked-backfill"
 EPILOG = """\b
 Exit codes:
   0  the window is covered, or what was asked for is done
-  1  the window is not covered: run the same command again to resume
+  1  the window is not covered (the same command again resumes), a chunk was not released, or the
+     database could not be used
   2  refused or misused: nothing was written
 
 \b
@@ -116,3 +118,4 @@ main.add_command(run)
 main.add_command(plan)
 main.add_command(status)
 main.add_command(release)
+main.add_command(validate)

@@ -56,8 +56,7 @@ class Place:
     def _from_url(self, url: str) -> Target:
         from airflow_provider_backfill.engine.targets import target_from_url
 
-        # dlt imports Airflow where it is installed, to look for secrets there, which takes seconds.
-        os.environ.setdefault("PROVIDERS__ENABLE_AIRFLOW_SECRETS", "false")
+        without_airflow()
         return target_from_url(url, self.dataset)
 
     def _from_connection(self, conn_id: str) -> Target:
@@ -85,6 +84,10 @@ class Request:
         source_name: What the source is called; None for dlt's name of it.
         resources: Resources to load; empty for all that the source selects.
         arguments: Arguments for the source.
+        cursor_format: Formats of the cursors by resource, ``*`` for all others.
+        bounded_by: ``cursor`` or ``kwargs``.
+        cursor_column: What rows outside a chunk are told by; None drops none.
+        on_empty: ``ok``, ``warn`` or ``fail``.
         concurrency: Worker processes.
         place: Where to load to.
     """
@@ -97,6 +100,10 @@ class Request:
     source_name: str | None
     resources: tuple[str, ...]
     arguments: Mapping[str, Any]
+    cursor_format: Mapping[str, str]
+    bounded_by: str
+    cursor_column: str | None
+    on_empty: str
     concurrency: int
     place: Place
 
@@ -117,21 +124,35 @@ class Request:
         window = Window.parse(self.start, self.end, self.timezone)
         chunk = ChunkSize.parse(self.chunk)
         window.count(chunk)
-        here = os.getcwd()
-        if here not in sys.path:
-            sys.path.insert(0, here)
+        make_importable()
         return Backfill(
             source=SourceSpec(
                 reference=self.source,
                 arguments=self.arguments,
                 resources=self.resources,
                 name=self.source_name,
+                cursor_format=self.cursor_format,
+                bounded_by=self.bounded_by,
+                cursor_column=self.cursor_column,
+                on_empty=self.on_empty,
             ),
             target=self.place.target(),
             window=window,
             chunk=chunk,
             settings=settings,
         )
+
+
+def make_importable() -> None:
+    """Let sources be imported from the current directory."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def without_airflow() -> None:
+    """Keep dlt from importing Airflow where it is installed, to look for secrets there: it takes seconds."""
+    os.environ.setdefault("PROVIDERS__ENABLE_AIRFLOW_SECRETS", "false")
 
 
 def misuse(message: str) -> click.UsageError:

@@ -15,6 +15,7 @@ from airflow_provider_backfill.cli.options import common_options, target_options
 from airflow_provider_backfill.cli.output import print_table
 from airflow_provider_backfill.cli.request import Place
 from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.intervals import plain_bound
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import interval_label
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
@@ -105,7 +106,7 @@ def _source(row: ChunkRow) -> str:
 def heading(backfill_id: str, total: int, rows: Sequence[ChunkRow]) -> str:
     """A backfill in one line, with how its chunks stand."""
     first = rows[0]
-    window = f"[{first.backfill_from.isoformat()} → {first.backfill_to.isoformat()})"
+    window = f"[{first.window})"
     standing = ", ".join(f"{count} {word}" for word, count in _counts(rows).items() if count)
     what = f"{_source(first)} {window} by {first.chunk_size}"
     return f"Backfill {backfill_id}, {what}: {standing} ({total} chunks)"
@@ -152,8 +153,8 @@ def _json(dataset: str, reading: Reading) -> str:
             "backfill_id": backfill_id,
             "source": rows[0].source_section,
             "resources": rows[0].resource_name.split(",") if rows[0].resource_name else None,
-            "from": rows[0].backfill_from.isoformat(),
-            "to": rows[0].backfill_to.isoformat(),
+            "from": plain_bound(rows[0].window.start),
+            "to": plain_bound(rows[0].window.end),
             "chunk_size": rows[0].chunk_size,
             "chunks": total,
             **_counts(rows),

@@ -2,21 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_backfill.engine.destinations.base import Session, Target
+from airflow_provider_backfill.engine.fields import ChunkFields
+from airflow_provider_backfill.engine.inputs import PlanInputs
+from airflow_provider_backfill.engine.intervals import stored_bound
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan, make_plan, source_key
 from airflow_provider_backfill.engine.records import ChunkRow
 from airflow_provider_backfill.engine.settings import Settings
-from airflow_provider_backfill.engine.source import SourceSpec
+from airflow_provider_backfill.engine.source import BoundedBy, SourceSpec
 from airflow_provider_backfill.engine.window import ChunkSize, Window
-from airflow_provider_backfill.exceptions import BoundFormatError
 
 if TYPE_CHECKING:
+    from dlt.extract.source import DltSource
+
     from airflow_provider_backfill.engine.runner import Runner
+
+
+def cut(
+    spec: SourceSpec, source: DltSource, window: Window, chunk: ChunkSize, settings: Settings
+) -> BackfillPlan:
+    """Cut a window into chunks that the ledger can keep.
+
+    Args:
+        spec: Which source it is for.
+        source: A source that it made, whose name may be part of the identity.
+        window: What to cover.
+        chunk: How to cut it.
+        settings: The limits.
+
+    Raises:
+        RefusedError: The chunk, their number, the bounds or the source's name are unusable.
+    """
+    plan = make_plan(
+        source_key(spec.source_name(source), spec.resources),
+        window,
+        chunk,
+        max_chunks=settings.max_chunks,
+        warn_chunks=settings.warn_chunks,
+    )
+    for name, bound in (("start", window.start), ("end", window.end)):
+        stored_bound(bound, name)
+    return plan
+
+
+def first_fields(
+    spec: SourceSpec, window: Window | None, chunk: ChunkSize | None, settings: Settings
+) -> ChunkFields | None:
+    """What the first chunk fills into the arguments of a source that is bounded by them; None for others.
+
+    Args:
+        spec: The source.
+        window: What to cover; None for any day.
+        chunk: How to cut it; None likewise.
+        settings: The limits.
+
+    Raises:
+        RefusedError: The chunk or their number are unusable.
+    """
+    if spec.bounded_by != BoundedBy.KWARGS:
+        return None
+    window = window or Window.parse("2026-01-01", "2026-01-02")
+    # Many chunks are warned of when the plan is made.
+    most = settings.max_chunks
+    first = window.split(chunk, most, most)[0] if chunk else window.interval
+    return ChunkFields(interval=first, timezone=window.timezone, run_id="0" * 16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +97,20 @@ class Backfill:
         Raises:
             RefusedError: The source, the window or the ledger rule this backfill out.
         """
-        from airflow_provider_backfill.engine.preflight import preflight
-
-        source = self.source.load()
-        plan = make_plan(
-            source_key(self.source.source_name(source), self.source.resources),
-            self.window,
-            self.chunk,
-            max_chunks=self.settings.max_chunks,
-            warn_chunks=self.settings.warn_chunks,
-        )
-        if self.window.interval.whole:
-            raise BoundFormatError(
-                "start", self.window.start, "is a whole number, and chunks are bounds of time", "pass times"
-            )
-        preflight(source, plan.chunks[0].interval)
+        source = self.source.load(first_fields(self.source, self.window, self.chunk, self.settings))
+        plan = cut(self.source, source, self.window, self.chunk, self.settings)
+        self._look_at(source, plan)
+        plan = replace(plan, selected=tuple(sorted(source.selected_resources)))
         if self.target.exists():
             self.check(plan)
         return plan
+
+    def _look_at(self, source: DltSource, plan: BackfillPlan) -> None:
+        """Refuse a source that cannot be bounded, with all that is wrong with it at once."""
+        from airflow_provider_backfill.engine.preflight import examine, refuse
+
+        intervals = [chunk.interval for chunk in plan.chunks]
+        refuse(examine(self.source, source, intervals, self.window.timezone))
 
     def check(self, plan: BackfillPlan) -> None:
         """Refuse a plan that the ledger contradicts, or whose chunks another backfill has done. Only reads.
@@ -71,6 +121,7 @@ class Backfill:
         """
         with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
             Ledger(session, self.target).check(plan)
+            PlanInputs(session, self.target).check(plan.backfill_id, plan.selected)
 
     def seed(self, plan: BackfillPlan) -> list[ChunkRow]:
         """Write the plan's rows and drop what dead attempts left; returns the backfill's rows in order."""
@@ -78,6 +129,7 @@ class Backfill:
             ledger = Ledger(session, self.target)
             ledger.prepare()
             ledger.seed(plan)
+            PlanInputs(session, self.target).remember(plan.backfill_id, plan.selected)
             self._sweep(session, plan)
             return ledger.chunks(plan.backfill_id)
 
@@ -94,6 +146,11 @@ class Backfill:
     def rows(self, plan: BackfillPlan) -> list[ChunkRow]:
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
             return Ledger(session, self.target).chunks(plan.backfill_id)
+
+    def due(self, plan: BackfillPlan, since: datetime, limit: int) -> int:
+        """How many chunks may be claimed now, counted no further than ``limit``; see `Ledger.claim_next`."""
+        with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
+            return len(Ledger(session, self.target).due(plan, since, limit))
 
     def clock(self) -> datetime:
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from dlt.common.schema import Schema
     from dlt.extract.source import DltSource
 
+    from airflow_provider_backfill.engine.source import SourceSpec
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadFile:
@@ -31,12 +33,15 @@ class Package:
         load_id: dlt's id of the package; None when the source had no rows.
         files: The load files.
         row_counts: Rows a table, dlt's own tables left out.
+        dropped: Rows that lay outside the chunk and were left out; counted only where ``cursor_column`` is
+            given.
     """
 
     schema: Schema
     load_id: str | None
     files: tuple[LoadFile, ...]
     row_counts: Mapping[str, int]
+    dropped: int = 0
 
     @property
     def records(self) -> int:
@@ -51,6 +56,8 @@ def extract(
     stored_schema: Schema | None,
     directory: str,
     check: Callable[[], None],
+    spec: SourceSpec | None = None,
+    timezone: str = "UTC",
 ) -> Package:
     """Extract the chunk's rows and write load files, with the bounds injected into every incremental.
 
@@ -64,10 +71,16 @@ def extract(
         stored_schema: The schema that the dataset has of this source, if it has one.
         directory: The attempt's working directory.
         check: Called for every page of rows; raises to stop.
+        spec: How the source is bounded; default by cursors whose types say their format.
+        timezone: Canonical zone of the window; default ``UTC``.
+
+    Raises:
+        CursorFormatError: A cursor's values cannot say the chunk's bounds.
     """
     import dlt
-    from dlt.common.configuration.container import Container
-    from dlt.extract.incremental.context import TimeIntervalContext
+
+    from airflow_provider_backfill.engine.binding import bound
+    from airflow_provider_backfill.engine.outside import Dropped, drop_outside
 
     pipeline = dlt.pipeline(
         pipeline_name=f"{source.schema.name}_backfill",
@@ -83,14 +96,17 @@ def extract(
         if stored_schema is not None:
             # The pipeline goes on with this very object, and the caller compares with what was stored.
             pipeline.schemas.save_schema(stored_schema.clone())
-        bounds = TimeIntervalContext(interval=interval.instants, allow_external_schedulers=True)
-        with Container().injectable_context(bounds):
+        column = spec.cursor_column if spec else None
+        outside = drop_outside(source, column) if column else Dropped()
+        with bound(source, interval, spec.cursor_format if spec else {}, timezone) as context, context:
             pipeline.extract(source)
         normalized = pipeline.normalize()
         load_ids = pipeline.list_normalized_load_packages()
         schema = pipeline.schemas[source.schema.name]
         if not load_ids:
-            return Package(schema=schema.clone(), load_id=None, files=(), row_counts={})
+            return Package(
+                schema=schema.clone(), load_id=None, files=(), row_counts={}, dropped=outside.total
+            )
         [load_id] = load_ids
         jobs = pipeline.get_load_package_info(load_id).jobs["new_jobs"]
         own = set(schema.dlt_table_names())
@@ -100,6 +116,7 @@ def extract(
             load_id=load_id,
             files=tuple(LoadFile(table=job.job_file_info.table_name, path=job.file_path) for job in jobs),
             row_counts={table: count for table, count in counts.items() if table not in own},
+            dropped=outside.total,
         )
     finally:
         pipeline.deactivate()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_provider_backfill.engine.bounds import Bound, as_utc
-from airflow_provider_backfill.exceptions import EmptyWindowError
+from airflow_provider_backfill.exceptions import BoundFormatError, EmptyWindowError
+
+#: The whole numbers that, as microseconds since 1970, are times in the years 5 to 9892.
+SMALLEST_NUMBER, LARGEST_NUMBER = -62 * 10**15, 25 * 10**16
+_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -101,6 +105,38 @@ def missing(window: Interval, covered: Iterable[Interval]) -> tuple[Interval, ..
 def bound_text(bound: Bound) -> str:
     """A bound as identity and output spell it: UTC with ``+00:00``, microseconds only if not zero."""
     return bound.isoformat() if isinstance(bound, datetime) else str(bound)
+
+
+def plain_bound(bound: Bound) -> str | int:
+    """A bound for JSON: a whole number as such, an instant as text."""
+    return bound if isinstance(bound, int) else bound_text(bound)
+
+
+def stored_bound(bound: Bound, name: str = "start") -> datetime:
+    """A bound as the ledger keeps it: the number ``n`` as 1970-01-01T00:00Z and ``n`` microseconds.
+
+    Args:
+        bound: An instant, which stays, or a whole number.
+        name: ``start`` or ``end``, for messages.
+
+    Raises:
+        BoundFormatError: No datetime carries the number.
+    """
+    if isinstance(bound, datetime):
+        return bound
+    if not SMALLEST_NUMBER <= bound <= LARGEST_NUMBER:
+        raise BoundFormatError(
+            name,
+            bound,
+            f"is outside {SMALLEST_NUMBER} to {LARGEST_NUMBER}, the whole numbers that the ledger can keep",
+            "pass a window within them",
+        )
+    return _ZERO + timedelta(microseconds=bound)
+
+
+def restored_bound(instant: datetime, *, whole: bool) -> Bound:
+    """What `stored_bound` has made of a bound, turned back."""
+    return (instant - _ZERO) // timedelta(microseconds=1) if whole else instant
 
 
 def _before(first: Any, second: Any) -> bool:

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_backfill._text import masked
-from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE, Session, Target
-from airflow_provider_backfill.engine.intervals import Interval, bound_text
-from airflow_provider_backfill.engine.plan import BackfillPlan, source_key
-from airflow_provider_backfill.engine.queries import load_queries
-from airflow_provider_backfill.engine.records import ChunkRow, Claim, Claimant
+from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
+from airflow_provider_backfill.engine.intervals import bound_text, stored_bound
+from airflow_provider_backfill.engine.plan import BackfillPlan, source_key, timezone_of
+from airflow_provider_backfill.engine.records import ChunkRow, Claim, Claimant, Holder, restored_interval
+from airflow_provider_backfill.engine.statements import Statements
 from airflow_provider_backfill.exceptions import (
     ChunkHeldError,
     ChunkMissingError,
@@ -47,25 +47,10 @@ _COLUMNS = tuple(field.name for field in fields(ChunkRow))
 ERROR_LIMIT = 1_000
 
 
-class Ledger:
-    """The ledger of one dataset, over one open connection.
+class Ledger(Statements):
+    """The ledger of one dataset, over one open connection; see `Statements`."""
 
-    Args:
-        session: The connection; the caller opens and closes it.
-        target: Whose dataset the ledger stands in.
-    """
-
-    def __init__(self, session: Session, target: Target) -> None:
-        self._session = session
-        self._target = target
-        self._queries = load_queries("ledger.sql")
-
-    def _run(
-        self, name: str, parameters: Mapping[str, Any] | None = None, **words: str
-    ) -> list[tuple[Any, ...]]:
-        dialect = self._target.dialect
-        statement = self._queries[name].format(ledger=self._target.ledger, **dialect.fragments, **words)
-        return self._session.execute(statement, parameters)
+    file_name = "ledger.sql"
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:
@@ -159,21 +144,27 @@ class Ledger:
     def _refuse_overlaps(self, source: str, wanted: Mapping[str, Any]) -> None:
         overlaps = self._run("foreign_chunks", wanted)
         if overlaps:
-            backfill_id, start, end, count = overlaps[0]
-            raise OverlapError(source, str(backfill_id), Interval(start, end), int(count))
+            backfill_id, start, end, size, count = overlaps[0]
+            raise OverlapError(source, str(backfill_id), restored_interval(start, end, size), int(count))
 
     def seed(self, plan: BackfillPlan) -> None:
         """Insert the plan's rows as ``pending``, in one statement; rows that stand already are left alone."""
         chunks = [
             {
                 "chunk_id": chunk.chunk_id,
-                "chunk_from": bound_text(chunk.interval.start),
-                "chunk_to": bound_text(chunk.interval.end),
+                "chunk_from": bound_text(stored_bound(chunk.interval.start)),
+                "chunk_to": bound_text(stored_bound(chunk.interval.end)),
                 "run_id": chunk.run_id,
             }
             for chunk in plan.chunks
         ]
         self._run("seed", {**_inputs(plan), "chunks": json.dumps(chunks)})
+
+    def neighbours(self, claim: Claim) -> list[tuple[int, int]]:
+        """Number and rows of the chunks before and behind one that are completed and have rows."""
+        ids = {"before": f"{claim.number - 2:06d}", "behind": f"{claim.number:06d}"}
+        rows = self._run("neighbours", {"backfill_id": claim.backfill_id, **ids})
+        return [(int(chunk_id) + 1, int(records)) for chunk_id, records in rows]
 
     # Claims
 
@@ -195,28 +186,30 @@ class Ledger:
                 selected = row.resource_name.split(",") if row.resource_name else None
                 self._refuse_overlaps(source_key(row.source_section, selected), _span(row))
                 # Completed since the row was read, or free as of just now: whoever asks again finds out.
-                holder = (self.chunk(**keys).claimed_by, self.clock(), 0)
-            claimed_by, expires_at, left = holder
+                holder = Holder(
+                    claimed_by=self.chunk(**keys).claimed_by,
+                    lease_expires_at=self.clock().astimezone(UTC),
+                    seconds_left=0,
+                )
             # Raised in here, so that leases that ran out beside the chunk stay their holders'.
             raise ChunkHeldError(
                 chunk=str(row.number),
-                holder=claimed_by,
-                lease_expires_at=expires_at and expires_at.astimezone(UTC),
-                seconds_left=left,
+                holder=holder.claimed_by,
+                lease_expires_at=holder.lease_expires_at,
+                seconds_left=holder.seconds_left,
             )
 
-    def holder(
-        self, backfill_id: str, chunk_id: str
-    ) -> tuple[str | None, datetime | None, float | None] | None:
-        """Who keeps a chunk from being claimed, when that lease ends, and in how many seconds; None: nobody.
-
-        That may be the holder of another chunk of the same source that overlaps. Without a lease: None, None.
-        """
-        for claimed_by, expires_at, left in self._run(
-            "holder", {"backfill_id": backfill_id, "chunk_id": chunk_id}
-        ):
-            return claimed_by, expires_at, None if left is None else float(left)
-        return None
+    def holder(self, backfill_id: str, chunk_id: str) -> Holder | None:
+        """Who keeps a chunk from being claimed; None if nobody does."""
+        rows = self._run("holder", {"backfill_id": backfill_id, "chunk_id": chunk_id})
+        if not rows:
+            return None
+        claimed_by, expires_at, left = rows[0]
+        return Holder(
+            claimed_by=claimed_by,
+            lease_expires_at=expires_at and expires_at.astimezone(UTC),
+            seconds_left=None if left is None else float(left),
+        )
 
     def claim_next(
         self, plan: BackfillPlan, claimant: Claimant, lease_seconds: float, since: datetime
@@ -230,8 +223,13 @@ class Ledger:
             since: When this run began, by the database's clock: what failed later has had its turn.
         """
         with self._locked(f"claim|{plan.source_name}"):
-            found = self._run("next_chunk", {**_inputs(plan), "since": since})
-            return self._claim(plan.backfill_id, found[0][0], claimant, lease_seconds) if found else None
+            first = self.due(plan, since, 1)
+            return self._claim(plan.backfill_id, first[0], claimant, lease_seconds) if first else None
+
+    def due(self, plan: BackfillPlan, since: datetime, limit: int) -> list[str]:
+        """Ids of the first chunks that :meth:`claim_next` would give, at most ``limit``."""
+        rows = self._run("due_chunks", {**_inputs(plan), "since": since, "limit": limit})
+        return [str(chunk_id) for (chunk_id,) in rows]
 
     def _claim(
         self, backfill_id: str, chunk_id: str, claimant: Claimant, lease_seconds: float
@@ -254,13 +252,14 @@ class Ledger:
         )
         if not rows:
             return None
-        attempt, start, end, run_id, load_ids = rows[0]
+        attempt, start, end, size, run_id, load_ids = rows[0]
         claim = Claim(
             backfill_id=backfill_id,
             chunk_id=chunk_id,
             token=token,
             attempt=attempt,
-            interval=Interval(start, end),
+            interval=restored_interval(start, end, size),
+            timezone=timezone_of(size),
             run_id=run_id,
             superseded=tuple(load_ids.split(",")) if load_ids else (),
         )
@@ -287,7 +286,11 @@ class Ledger:
     def spare(self, seconds: float) -> None:
         """Give back to every live claim the time that this process had the database to itself.
 
-        Holders could not renew meanwhile. Leases that had run out before are left so.
+        Holders could not renew meanwhile. Leases that had run out before are left so. The one change of a
+        claim that does not name its token: it takes nothing from anybody.
+
+        Args:
+            seconds: For how long it had it, seconds.
         """
         with self._target.dialect.exclusive(self._target):
             self._run("spare", {"seconds": seconds})
@@ -313,7 +316,7 @@ class Ledger:
         Returns:
             False if the row does not hold this claim any more; nothing was changed then.
         """
-        # A heartbeat's renewal must not meet this in one process.
+        # DuckDB keeps the threads of one process apart no more than a heartbeat's renewal.
         with self._target.dialect.exclusive(self._target):
             changed = self._run(
                 "release",
@@ -350,8 +353,8 @@ def _inputs(plan: BackfillPlan) -> dict[str, Any]:
         "source_section": plan.source_name,
         "resource_name": ",".join(plan.resources) or None,
         "backfill_id": plan.backfill_id,
-        "backfill_from": interval.start,
-        "backfill_to": interval.end,
+        "backfill_from": stored_bound(interval.start),
+        "backfill_to": stored_bound(interval.end),
         "chunk_size": plan.chunk_size,
     }
 

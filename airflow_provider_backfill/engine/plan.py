@@ -32,6 +32,16 @@ def size_key(window: Window, size: ChunkSize) -> str:
     return str(size) if window.timezone == "UTC" else f"{size}@{window.timezone}"
 
 
+def is_whole(chunk_size: str) -> bool:
+    """A chunk size as the ledger stores it is a whole number, and so are the bounds beside it."""
+    return chunk_size.isdecimal()
+
+
+def timezone_of(chunk_size: str) -> str:
+    """The time zone in a chunk size as the ledger stores it."""
+    return chunk_size.partition("@")[2] or "UTC"
+
+
 def backfill_id(source: str, window: Window, size: ChunkSize) -> str:
     """The id of a backfill: the same inputs, spelled anyhow, give the same 16 hexadecimal digits."""
     return _digest(source, bound_text(window.start), bound_text(window.end), size_key(window, size))
@@ -82,6 +92,7 @@ class BackfillPlan:
         backfill_id: The backfill's stable id.
         chunks: Consecutive chunks that cover the window exactly.
         warn_chunks: `warning` speaks up if there are more; default 1,000.
+        selected: Names of the resources that the source selected; empty where nobody has looked.
     """
 
     source: str
@@ -90,6 +101,7 @@ class BackfillPlan:
     backfill_id: str
     chunks: tuple[Chunk, ...]
     warn_chunks: int = 1_000
+    selected: tuple[str, ...] = ()
 
     @property
     def source_name(self) -> str:

@@ -10,15 +10,16 @@ from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.extract import Package
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import Claim
-from airflow_provider_backfill.engine.stage import read_stored_schema, table_chains
+from airflow_provider_backfill.engine.schemas import SchemaMovedError, read_stored_schema, stamp
+from airflow_provider_backfill.engine.stage import table_chains
 
 if TYPE_CHECKING:
     from dlt.common.schema import Schema
     from dlt.destinations.job_client_impl import SqlJobClientWithStagingDataset
 
 
-class SchemaMovedError(Exception):
-    """Another load gave a column a type that this attempt's files do not fit; extract again on its schema."""
+#: How long the tables may take to change, seconds.
+MIGRATION_SECONDS = 900.0
 
 
 def publish_lock(target: Target) -> str:
@@ -52,7 +53,8 @@ def migrate(
     if stored is not None and stored.stored_version_hash == ours.stored_version_hash:
         return ours
     with target.dialect.exclusive(target), session.transaction():
-        target.dialect.lock(session, publish_lock(target))
+        # dlt's statements are another connection's, and may wait for whoever reads the tables.
+        target.dialect.lock(session, publish_lock(target), idle_seconds=MIGRATION_SECONDS)
         newest = read_stored_schema(client, ours.name)
         moved = newest is not None and (
             stored is None or newest.stored_version_hash != stored.stored_version_hash
@@ -62,6 +64,7 @@ def migrate(
         with _speaking_for(client, schema):
             client.initialize_storage()
             client.update_stored_schema(only_tables=tables | set(schema.dlt_table_names()))
+            stamp(client, target, schema.stored_version_hash)
         return schema
 
 

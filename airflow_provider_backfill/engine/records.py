@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_backfill.engine.intervals import Interval
+from airflow_provider_backfill.engine.fields import ChunkFields
+from airflow_provider_backfill.engine.intervals import Interval, restored_bound
+from airflow_provider_backfill.engine.plan import is_whole
 
 
 class ChunkStatus(StrEnum):
@@ -38,6 +40,9 @@ TRANSITIONS: frozenset[tuple[ChunkStatus, ChunkStatus]] = frozenset(
         (ChunkStatus.COMPLETED, ChunkStatus.PENDING),
     }
 )
+
+
+_BOUNDS = frozenset({"chunk_from", "chunk_to", "backfill_from", "backfill_to"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,7 @@ class Claim:
         interval: What the chunk covers, ``[start, end)``.
         run_id: The chunk's stable run id.
         superseded: Load ids of the version that this attempt will replace; empty for a first version.
+        timezone: Canonical zone of the window; default ``UTC``.
     """
 
     backfill_id: str
@@ -80,16 +86,41 @@ class Claim:
     interval: Interval
     run_id: str
     superseded: tuple[str, ...] = ()
+    timezone: str = "UTC"
 
     @property
     def number(self) -> int:
         """The chunk's position for people, from 1."""
         return int(self.chunk_id) + 1
 
+    @property
+    def fields(self) -> ChunkFields:
+        """What the chunk fills in where an argument of the source has a field for it."""
+        return ChunkFields(interval=self.interval, run_id=self.run_id, timezone=self.timezone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who keeps a chunk from being claimed: its own holder, or that of one that overlaps it.
+
+    Args:
+        claimed_by: Host and process id; None if unknown.
+        lease_expires_at: When the lease ends, by the database's clock; None: the holder keeps none.
+        seconds_left: How long it lives, seconds; None likewise.
+    """
+
+    claimed_by: str | None
+    lease_expires_at: datetime | None
+    seconds_left: float | None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRow:
-    """One row of ``_dlt_backfills``, times in UTC. ``lease_left`` is by the database's clock, in seconds."""
+    """One row of ``_dlt_backfills``, times in UTC. ``lease_left`` is by the database's clock, in seconds.
+
+    Of a window of whole numbers, the four bounds are the times that stand for them; `interval` and `window`
+    have the numbers.
+    """
 
     pipeline_name: str
     source_section: str
@@ -132,7 +163,12 @@ class ChunkRow:
 
     @property
     def interval(self) -> Interval:
-        return Interval(self.chunk_from, self.chunk_to)
+        return restored_interval(self.chunk_from, self.chunk_to, self.chunk_size)
+
+    @property
+    def window(self) -> Interval:
+        """What the whole backfill covers."""
+        return restored_interval(self.backfill_from, self.backfill_to, self.chunk_size)
 
     @property
     def number(self) -> int:
@@ -155,11 +191,22 @@ class ChunkRow:
     def as_json(self) -> Mapping[str, Any]:
         """The row for machines: times as ISO-8601, without the claim token, which is a right and no news."""
         document: dict[str, Any] = {}
+        whole = is_whole(self.chunk_size)
         for name in self.__slots__:
             value = getattr(self, name)
+            if whole and name in _BOUNDS:
+                value = restored_bound(value, whole=True)
             if name not in {"claim_token", "lease_left"}:
                 document[name] = value.isoformat() if isinstance(value, datetime) else value
         return document
+
+
+def restored_interval(start: datetime, end: datetime, chunk_size: str) -> Interval:
+    """An interval as the ledger keeps it, beside a chunk size that says of what it is."""
+    whole = is_whole(chunk_size)
+    return Interval(
+        restored_bound(start.astimezone(UTC), whole=whole), restored_bound(end.astimezone(UTC), whole=whole)
+    )
 
 
 def _utc(value: Any) -> Any:

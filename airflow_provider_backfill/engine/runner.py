@@ -7,17 +7,26 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from airflow_provider_backfill._text import line
-from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.destinations.base import Session, Target
+from airflow_provider_backfill.engine.empty import mention, refuse_empty
 from airflow_provider_backfill.engine.extract import extract
+from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.lease import Heartbeat
 from airflow_provider_backfill.engine.ledger import Ledger
-from airflow_provider_backfill.engine.publish import SchemaMovedError, migrate, publish
+from airflow_provider_backfill.engine.publish import migrate, publish
 from airflow_provider_backfill.engine.records import ChunkStatus, Claim, Claimant
+from airflow_provider_backfill.engine.schemas import (
+    Reality,
+    SchemaMovedError,
+    differences,
+    read_stored_schema,
+)
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.signals import Stopped, held_back
 from airflow_provider_backfill.engine.source import SourceSpec
@@ -25,12 +34,21 @@ from airflow_provider_backfill.engine.stage import (
     drop_leftovers,
     load_stage,
     open_client,
-    read_stored_schema,
     stage_prefix,
     table_chains,
     working_directory,
 )
-from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ClaimLostError, RefusedError
+from airflow_provider_backfill.exceptions import (
+    AttemptError,
+    BackfillError,
+    ClaimLostError,
+    PlanConflictError,
+    RefusedError,
+)
+
+if TYPE_CHECKING:
+    from dlt.destinations.job_client_impl import SqlJobClientWithStagingDataset
+    from dlt.extract.source import DltSource
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +129,9 @@ class Runner:
 
         Raises:
             ChunkHeldError: Somebody else holds the chunk.
+            OverlapError: Another backfill of the source has completed some of it.
+            ChunkMissingError: The ledger has no such chunk.
+            LedgerBusyError: A database file stayed in other hands for too long.
             ClaimLostError: Somebody else took the chunk while this attempt ran; nothing was published.
             AttemptError: The attempt failed; nothing was published, and the row says why.
         """
@@ -129,22 +150,26 @@ class Runner:
                     on_claim(claim)
                 signals.close()
 
-            return self.attempt(claim, row.source_section, will_retry=will_retry, on_start=begin)
+            return self.attempt(
+                claim, row.source_section, row.resource_name or "", will_retry=will_retry, on_start=begin
+            )
 
     def attempt(
         self,
         claim: Claim,
         source_name: str,
+        resources: str = "",
         *,
         will_retry: bool | None = None,
         on_start: Callable[[], None] | None = None,
     ) -> Outcome:
         """Load a chunk that is claimed; raises as :meth:`run_chunk` does.
 
+        ``source_name`` and ``resources`` (names with commas, empty for all) are what it was planned for.
         ``on_start`` is called once whatever it raises gives the chunk back.
         """
         began = time.monotonic()
-        attempt = _Attempt(self, claim, source_name)
+        attempt = _Attempt(self, claim, source_name, resources)
         try:
             attempt.run(on_start)
         except BaseException as error:
@@ -156,7 +181,7 @@ class Runner:
                 raise
             if not published:
                 cause = innermost(error)
-                if attempt.lost and not isinstance(cause, ClaimLostError):
+                if attempt.lost and not isinstance(cause, ClaimLostError | RefusedError):
                     # Whoever took the claim away dropped the stage under it, which fails in many ways.
                     raise attempt.lost from error
                 # dlt wraps even KeyboardInterrupt.
@@ -178,17 +203,20 @@ class Runner:
 class _Attempt:
     """What one attempt has and leaves behind: a stage, a directory, a claim."""
 
-    def __init__(self, runner: Runner, claim: Claim, source_name: str) -> None:
+    def __init__(self, runner: Runner, claim: Claim, source_name: str, resources: str) -> None:
         stage = stage_prefix(runner.target, source_name) + claim.token
         self._runner = runner
         self._target = runner.target
         self._claim = claim
         self._source_name = source_name
+        self._resources = resources
         self._stage = stage
         self._directory = working_directory(runner.target, stage, runner.settings.work_root)
         self._staged = False
         self.lost: ClaimLostError | None = None
-        self._patience = runner.settings.file_lock_timeout_seconds
+        self._file_wait = runner.settings.file_lock_timeout_seconds
+        self._opened_at: float | None = None
+        self._reality = Reality()
         self.records = 0
         self.bytes = 0
 
@@ -207,26 +235,31 @@ class _Attempt:
                     log.info("chunk %s is extracted again: %s", self._claim.number, error)
 
     def _load(self, directory: str, heartbeat: Heartbeat) -> None:
-        wait = self._patience
-        source = self._runner.source.load()
+        wait = self._file_wait
+        source = self._planned_source()
         with open_client(self._target, self._stage, source.schema, wait) as (client, session):
+            PlanInputs(session, self._target).check(self._claim.backfill_id, source.selected_resources)
             stored = read_stored_schema(client, source.schema.name)
             if self._staged:
                 self._target.dialect.drop_schema(session, self._stage)
+        known = self._reality.amend(stored or source.schema) if stored or self._reality.tables else None
         package = extract(
             source,
             self._claim.interval,
             destination=self._target.dialect.destination(self._target),
-            stored_schema=stored,
+            stored_schema=known,
             directory=directory,
             check=heartbeat.check,
+            spec=self._runner.source,
+            timezone=self._claim.timezone,
         )
+        refuse_empty(self._runner.source, self._claim, package)
         self.records = package.records
         self.bytes = sum(os.path.getsize(file.path) for file in package.files)
         chains = table_chains(package.schema, [file.table for file in package.files])
         recorded = package.schema
         with open_client(self._target, self._stage, package.schema, wait) as (client, session):
-            opened_at = time.monotonic()
+            self._opened_at = time.monotonic()
             if package.load_id:
                 self._staged = True
                 load_stage(client, package, chains)
@@ -234,8 +267,10 @@ class _Attempt:
                 if stored is None or stored.stored_version_hash != package.schema.stored_version_hash:
                     with self._target.connect(wait) as guard:
                         recorded = migrate(client, guard, self._target, chains, stored)
+                self._compare(client, session, chains)
             heartbeat.check()
             self._giving_way(
+                session,
                 lambda: publish(
                     client,
                     session,
@@ -246,22 +281,57 @@ class _Attempt:
                     recorded,
                     # The row is locked from then on; a renewal would only wait for that.
                     on_locked=heartbeat.stop,
-                )
+                ),
             )
+            mention(self._runner.source, self._claim, package, Ledger(session, self._target))
             if self._staged:
                 self._target.dialect.drop_schema(session, self._stage)
                 self._staged = False
-            if self._target.dialect.single_process:
-                Ledger(session, self._target).spare(time.monotonic() - opened_at)
+            self._spare(session)
 
-    def _giving_way(self, step: Callable[[], None]) -> None:
+    def _planned_source(self) -> DltSource:
+        """A fresh source, if it is the one that the chunk was planned for: a DAG may have been edited since."""
+        spec = self._runner.source
+        source = spec.load(self._claim.fields)
+        given = {
+            "source_section": (self._source_name, spec.source_name(source)),
+            "resource_name": (self._resources, ",".join(sorted(set(spec.resources)))),
+        }
+        differences = {name: pair for name, pair in given.items() if pair[0] != pair[1]}
+        if differences:
+            raise PlanConflictError(self._claim.backfill_id, differences)
+        return source
+
+    def _compare(
+        self, client: SqlJobClientWithStagingDataset, session: Session, chains: Mapping[str, list[str]]
+    ) -> None:
+        """Refuse to publish into tables that are not what the schema says."""
+        merges = any(client.schema.tables[root].get("write_disposition") == "merge" for root in chains)
+        found = differences(
+            client, session, self._target, chains, nested=merges or bool(self._claim.superseded)
+        )
+        if found:
+            self._reality.tables.update(found)
+            names = [f"{table}.{column}" for table in found for column in found[table]["columns"]]
+            raise SchemaMovedError(f"the tables have other types or more than its schema says: {', '.join(names)}")
+
+    def _spare(self, session: Session) -> None:
+        """Let no other claim run out for the time that this attempt had the database to itself."""
+        if self._target.dialect.single_process and self._opened_at is not None:
+            Ledger(session, self._target).spare(time.monotonic() - self._opened_at)
+            self._opened_at = None
+
+    def _giving_way(self, session: Session, step: Callable[[], None]) -> None:
         """Repeat a transaction that the database ended in favour of another one."""
+        lease = self._runner.settings.lease_seconds
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
         Retrying(
             retry=retry_if_exception(lambda error: self._target.dialect.is_conflict(innermost(error))),
             stop=stop_after_attempt(TRIES),
             wait=wait_random_exponential(multiplier=0.05, max=2),
+            # The heart has stopped, and the next try may wait for others' publications again.
+            before_sleep=lambda _: Ledger(session, self._target).renew(self._claim, lease),
             reraise=True,
         )(step)
 
@@ -274,10 +344,11 @@ class _Attempt:
             reason = root_cause(error, self._target.redact)
         else:
             reason = f"stopped by {error.signal_name if isinstance(error, Stopped) else type(error).__name__}"
-            self._patience = min(self._patience, STOP_SECONDS)
+            self._file_wait = min(self._file_wait, STOP_SECONDS)
         try:
-            with self._target.connect(self._patience) as session:
+            with self._target.connect(self._file_wait) as session:
                 ledger = Ledger(session, self._target)
+                self._spare(session)
                 try:
                     ledger.fail(self._claim, reason, will_retry=will_retry)
                 except ClaimLostError as lost:
@@ -299,7 +370,7 @@ class _Attempt:
         if not self._staged and self._claim.attempt == 1:
             return
         try:
-            with self._target.connect(self._patience) as session:
+            with self._target.connect(self._file_wait) as session:
                 if self._staged:
                     self._target.dialect.drop_schema(session, self._stage)
                 # The attempt before this one may have been killed.

@@ -10,10 +10,16 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill._text import line
+from airflow_provider_backfill.engine.fields import ChunkFields, mentioned
+from airflow_provider_backfill.engine.preflight import imports
 from airflow_provider_backfill.exceptions import (
+    ChoiceError,
+    ChunkFieldError,
+    Finding,
     PreflightError,
     SourceArgumentsError,
     SourceImportError,
@@ -29,6 +35,21 @@ if TYPE_CHECKING:
 _DAG_FILE_PREFIX = re.compile(r"^unusual_prefix_[0-9a-f]+_")
 
 
+class BoundedBy(StrEnum):
+    """What keeps a source from yielding more than a chunk."""
+
+    CURSOR = "cursor"
+    KWARGS = "kwargs"
+
+
+class OnEmpty(StrEnum):
+    """What a chunk without rows means."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
     """Which dlt source a backfill reads.
@@ -39,17 +60,42 @@ class SourceSpec:
         arguments: Keyword arguments for a source that is called; default none.
         resources: Names of the resources to load; default all that the source selects.
         name: What the source is called in identities and in the ledger; default dlt's own name of it.
+        cursor_format: How a resource's cursor spells times, by the resource's name, with ``*`` for all
+            others; see :mod:`cursors`. Default what the cursors' types say.
+        bounded_by: ``cursor``: dlt's incrementals bound each chunk. ``kwargs``: the arguments do, which have
+            fields for it, see :mod:`fields`. Default ``cursor``.
+        cursor_column: For a source bounded by its arguments, the column (or JSON path) of each row that tells
+            whether it lies in the chunk; what does not is dropped. Default none, which drops nothing.
+        on_empty: What a chunk without rows means, ``ok``, ``warn`` or ``fail``; default ``warn``.
+
+    Raises:
+        ChoiceError: ``bounded_by`` or ``on_empty`` is none of these.
     """
 
     reference: str | Callable[..., Any] | Any
     arguments: Mapping[str, Any] = field(default_factory=dict)
     resources: tuple[str, ...] = ()
     name: str | None = None
+    cursor_format: Mapping[str, str] = field(default_factory=dict)
+    bounded_by: str = BoundedBy.CURSOR
+    cursor_column: str | None = None
+    on_empty: str = OnEmpty.WARN
 
-    def load(self) -> DltSource:
+    def __post_init__(self) -> None:
+        for name, choices in (("bounded_by", BoundedBy), ("on_empty", OnEmpty)):
+            value = getattr(self, name)
+            if value not in list(choices):
+                raise ChoiceError(name, value, tuple(choices))
+
+    def load(self, chunk: ChunkFields | None = None) -> DltSource:
         """Make a fresh source, nothing of which an earlier attempt has touched.
 
+        Args:
+            chunk: Fills the fields in the arguments of a source that is bounded by them; default None leaves
+                them as they are.
+
         Raises:
+            ChunkFieldError: An argument has a field that a chunk has not, or that nobody fills.
             SourceNotFoundError: There is no such module, attribute or resource.
             SourceImportError: The module raised when it was imported.
             SourceArgumentsError: The source does not take the arguments, or lacks one.
@@ -60,7 +106,7 @@ class SourceSpec:
         found = _resolve(self.reference) if isinstance(self.reference, str) else self.reference
         made = isinstance(found, DltResource | DltSource)
         if callable(found) and (self.arguments or not made):
-            found = self._call(found)
+            found = self._call(found, self._filled(chunk))
         elif self.arguments:
             raise SourceArgumentsError(self.label, "it is made already and takes no arguments")
         if isinstance(found, DltResource):
@@ -70,25 +116,35 @@ class SourceSpec:
                 self.label, f"it is a {type(found).__name__}", "pass a @dlt.source or a @dlt.resource"
             )
         source = found.clone(with_name=_schema_name(self.name)) if self.name else found.clone()
-        _own_cursors(source)
         unknown = sorted(set(self.resources) - set(source.resources))
         if unknown:
             known = ", ".join(sorted(source.resources))
             reason = f"it has no resource {', '.join(unknown)}"
             raise SourceNotFoundError(self.label, reason, f"pass any of: {known}")
-        return source.with_resources(*self.resources) if self.resources else source
+        source = source.with_resources(*self.resources) if self.resources else source
+        # Last, since each clone shares the cursors of its original again.
+        _own_cursors(source)
+        return source
 
-    def _call(self, function: Callable[..., Any]) -> Any:
+    def _filled(self, chunk: ChunkFields | None) -> Mapping[str, Any]:
+        if self.bounded_by == BoundedBy.KWARGS:
+            return chunk.fill(self.arguments) if chunk else self.arguments
+        for text in mentioned(self.arguments):
+            reason = "would reach the source as it is written, since the source is bounded by its cursors"
+            raise ChunkFieldError(text, reason, "pass bounded_by='kwargs' (--bounded-by kwargs)")
+        return self.arguments
+
+    def _call(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         from dlt.common.configuration.exceptions import ConfigFieldMissingException
 
         signature = inspect.signature(function)
         try:
-            signature.bind(**self.arguments)
+            signature.bind(**arguments)
         except TypeError as error:
             remedy = f"it takes: {', '.join(signature.parameters) or 'none'}"
             raise SourceArgumentsError(self.label, line(error), remedy) from None
         try:
-            return function(**self.arguments)
+            return function(**arguments)
         except ConfigFieldMissingException as error:
             reason = f"dlt finds no value for {', '.join(error.fields)}"
             remedy = "pass it as an argument, or set it in dlt's configuration"
@@ -105,6 +161,17 @@ class SourceSpec:
             reason = "a source's name may not have : , or | in it"
             raise SourceNotFoundError(name, reason, "pass another source name")
         return name
+
+    @property
+    def imported(self) -> tuple[Finding, ...]:
+        """What keeps the module from being used that this process saw when it imported it.
+
+        Nothing before `load`, nothing of a source that is passed itself, and nothing of a module that
+        something else had imported before.
+        """
+        if not isinstance(self.reference, str):
+            return ()
+        return imports.findings(self.reference.rpartition(":")[0])
 
     @property
     def label(self) -> str:
@@ -172,9 +239,10 @@ def _resolve(reference: str) -> Any:
 
 def _import(reference: str, module_name: str) -> ModuleType:
     try:
-        if module_name.endswith(".py"):
-            return _import_file(reference, module_name)
-        return importlib.import_module(module_name)
+        with imports.watched(module_name):
+            if module_name.endswith(".py"):
+                return _import_file(reference, module_name)
+            return importlib.import_module(module_name)
     except (SourceNotFoundError, PreflightError):
         raise
     except ModuleNotFoundError as error:
@@ -182,7 +250,9 @@ def _import(reference: str, module_name: str) -> ModuleType:
             raise SourceNotFoundError(reference, f"no module named {error.name!r}") from None
         raise SourceImportError(reference, line(error)) from error
     except (Exception, SystemExit) as error:
-        raise SourceImportError(reference, line(error)) from error
+        # What it tried to do is often why it failed: no task can count on a network when it imports.
+        tried = "".join(f"; {act}" for act in imports.acts(module_name)[:1])
+        raise SourceImportError(reference, f"{line(error)}{tried}") from error
 
 
 def _import_file(reference: str, path: str) -> ModuleType:

@@ -54,15 +54,6 @@ def open_client(
         yield client, dialect.session_class(client.sql_client.native_connection)
 
 
-def read_stored_schema(client: SqlJobClientWithStagingDataset, name: str) -> Schema | None:
-    """The newest schema of this name that the dataset has stored."""
-    from dlt.common.json import json
-    from dlt.common.schema import Schema
-
-    info = client.get_stored_schema(name)
-    return Schema.from_stored_schema(json.loads(info.schema)) if info else None
-
-
 def table_chains(schema: Schema, tables: Sequence[str]) -> Mapping[str, list[str]]:
     """The root tables among ``tables``, each with what must be published with it, parents first.
 

@@ -12,6 +12,9 @@
     │   │   ├── ChunkSizeError              a chunk size is not one, or does not fit the window
     │   │   ├── TooManyChunksError          the plan is longer than max_chunks
     │   │   └── TimezoneError               no such time zone
+    │   ├── ChoiceError                     an argument is none of its choices
+    │   ├── ChunkFieldError                 a field in an argument of the source is none of a chunk's
+    │   ├── CursorFormatError               a cursor format is none, or cannot say the chunks' bounds
     │   ├── SourceError
     │   │   ├── SourceNotFoundError         the reference leads nowhere
     │   │   ├── SourceImportError           the source's module does not import
@@ -30,6 +33,7 @@
     │   ├── ChunkMissingError               the ledger has no such row
     │   └── DuplicateChunksError            the ledger has a row twice
     └── AttemptError                        one attempt failed; another may succeed
+        └── EmptyChunkError                 the source had no row, and on_empty is "fail"
 
 Each class keeps its values as attributes and builds its message from them. A message is one line (a
 `PreflightError` with several findings has one line each), names the value, says why, and says what to do.
@@ -44,6 +48,7 @@ from airflow_provider_backfill.exceptions.attempts import (
     ChunkMissingError,
     ClaimLostError,
     DuplicateChunksError,
+    EmptyChunkError,
     LedgerBusyError,
     LedgerError,
     LedgerUnreachableError,
@@ -68,7 +73,10 @@ from airflow_provider_backfill.exceptions.refusals import (
 )
 from airflow_provider_backfill.exceptions.windows import (
     BoundFormatError,
+    ChoiceError,
+    ChunkFieldError,
     ChunkSizeError,
+    CursorFormatError,
     EmptyWindowError,
     NaiveBoundError,
     TimezoneError,
@@ -80,13 +88,17 @@ __all__ = [
     "AttemptError",
     "BackfillError",
     "BoundFormatError",
+    "ChoiceError",
+    "ChunkFieldError",
     "ChunkHeldError",
     "ChunkMissingError",
     "ChunkSizeError",
     "ClaimLostError",
     "ConnectionTypeError",
+    "CursorFormatError",
     "DestinationUnsupportedError",
     "DuplicateChunksError",
+    "EmptyChunkError",
     "EmptyWindowError",
     "Finding",
     "LedgerBusyError",

@@ -130,3 +130,16 @@ class AttemptError(BackfillError):
             f"chunk {self.chunk} failed: {line(self.reason)}; "
             "nothing of this attempt was published, retry the task or run the window again"
         )
+
+
+@dataclass(eq=False, repr=False)
+class EmptyChunkError(AttemptError):
+    """The source had no row for the ``chunk``, and ``on_empty="fail"`` says that this is an error."""
+
+    reason: str = "the source had no row for it"
+
+    def _message(self) -> str:
+        return (
+            f"chunk {self.chunk} failed: {line(self.reason)}; check what the source was asked for and the "
+            "format of its cursor, or pass on_empty='ok' if such chunks are to be expected"
+        )

@@ -113,9 +113,20 @@ class Finding:
     message: str
     remedy: str
 
+    @classmethod
+    def of_error(cls, error: Exception) -> Finding:
+        """A refusal that came as an exception, under the name of its class; its message has the remedy."""
+        return cls(rule=type(error).__name__, resource=None, message=str(error), remedy="")
+
+    @property
+    def docs(self) -> str:
+        """Where the rule is explained."""
+        return f"docs/refusals.md#{self.rule.lower()}"
+
     def __str__(self) -> str:
         subject = "" if self.resource is None else f"resource {shown(self.resource)}: "
-        return f"{subject}{line(self.message)}; {line(self.remedy)} [{self.rule}]"
+        remedy = f"; {line(self.remedy)}" if self.remedy else ""
+        return f"{subject}{line(self.message)}{remedy} [{self.rule}]"
 
 
 @dataclass(eq=False, repr=False)
@@ -144,7 +155,8 @@ class PlanConflictError(RefusedError):
         )
         return (
             f"backfill {self.backfill_id} exists with different inputs{details and f' ({details})'}; "
-            "run it with the inputs in the ledger, or load into another dataset"
+            "run it with the inputs in the ledger, give this source another name (source_name), "
+            "or load into another dataset"
         )
 
 

@@ -1,4 +1,4 @@
-"""A window, its chunk size or its time zone is unusable."""
+"""A window, its chunk size, its time zone or a cursor's format is unusable."""
 
 from __future__ import annotations
 
@@ -101,3 +101,42 @@ class TimezoneError(WindowError):
         near = " or ".join(self.matches)
         hint = f"did you mean {near}?" if near else "pass one, e.g. Europe/Berlin"
         return f"timezone {shown(self.timezone)} is not an IANA time zone; {hint}"
+
+
+@dataclass(eq=False, repr=False)
+class ChoiceError(RefusedError):
+    """The ``argument`` of a backfill has a ``value`` that is none of its ``choices``."""
+
+    argument: str
+    value: object
+    choices: Sequence[str] = ()
+
+    def _message(self) -> str:
+        return f"{self.argument} {shown(self.value)} is unknown; pass {' or '.join(self.choices)}"
+
+
+@dataclass(eq=False, repr=False)
+class ChunkFieldError(RefusedError):
+    """A ``field`` in an argument of the source is none of those that a chunk has, or does not fit it."""
+
+    field: str
+    reason: str
+    remedy: str
+
+    def _message(self) -> str:
+        return f"field {shown(self.field)} of a source's argument {line(self.reason)}; {self.remedy}"
+
+
+@dataclass(eq=False, repr=False)
+class CursorFormatError(RefusedError):
+    """The cursor format ``value`` is none, or cannot say the bounds of the chunks."""
+
+    value: object
+    reason: str
+    remedy: str = (
+        "pass datetime, naive, naive@Europe/Berlin, date, epoch_s, epoch_ms, epoch_us, epoch_ns, id, or the "
+        "shape of a text, e.g. %Y-%m-%dT%H:%M:%SZ"
+    )
+
+    def _message(self) -> str:
+        return f"cursor format {shown(self.value)} {line(self.reason)}; {self.remedy}"

@@ -78,7 +78,7 @@ class ChunkedBackfillOperator(SourceOperator):
     def __init__(
         self,
         *,
-        chunk: str | None = None,
+        chunk: str | int | None = None,
         backfill_id: str | None = None,
         chunk_id: str | None = None,
         interval_label: str | None = None,
@@ -107,7 +107,7 @@ class ChunkedBackfillOperator(SourceOperator):
         *,
         task_id: str,
         source: Any,
-        chunk: str,
+        chunk: str | int,
         dataset_name: str,
         conn_id: str | None = None,
         destination: Any = None,
@@ -117,6 +117,10 @@ class ChunkedBackfillOperator(SourceOperator):
         resources: Sequence[str] | str | None = None,
         source_name: str | None = None,
         source_kwargs: Mapping[str, Any] | None = None,
+        cursor_format: Mapping[str, str] | str | None = None,
+        bounded_by: str = "cursor",
+        cursor_column: str | None = None,
+        on_empty: str = "warn",
         max_active_chunks: int = 1,
         **operator_kwargs: Any,
     ) -> TaskGroup:
@@ -124,8 +128,9 @@ class ChunkedBackfillOperator(SourceOperator):
 
         Args:
             task_id: The group's id; its tasks are ``<task_id>.plan`` and so on.
-            source: As of the operator, likewise the next ten.
-            chunk: How long a chunk is: ``<N>s|m|h`` of elapsed time, ``<N>d|w|mo`` of calendar time.
+            source: As of the operator, likewise all but the last two.
+            chunk: How long a chunk is: ``<N>s|m|h`` of elapsed time, ``<N>d|w|mo`` of calendar time, or how
+                many whole numbers.
             dataset_name: The dataset.
             conn_id: The Airflow connection.
             destination: A dlt destination, instead.
@@ -135,6 +140,10 @@ class ChunkedBackfillOperator(SourceOperator):
             resources: The source's resources to load; default all that it selects.
             source_name: What the source is called; default dlt's name of it.
             source_kwargs: Arguments for the source.
+            cursor_format: What the values of the cursors are; default what their types say.
+            bounded_by: ``cursor`` or ``kwargs``; default ``cursor``.
+            cursor_column: What rows outside a chunk are told by; default None.
+            on_empty: ``ok``, ``warn`` or ``fail``; default ``warn``.
             max_active_chunks: How many chunks of one DAG run may run at once; default 1.
             operator_kwargs: Any argument that Airflow's operators take. Each goes to all three tasks, except
                 that ``trigger_rule`` is the first task's and ``outlets`` are the last one's. ``deferrable``
@@ -168,6 +177,10 @@ class ChunkedBackfillOperator(SourceOperator):
                 "resource_names": resources,
                 "source_name": source_name,
                 "source_kwargs": source_kwargs,
+                "cursor_format": cursor_format,
+                "bounded_by": bounded_by,
+                "cursor_column": cursor_column,
+                "on_empty": on_empty,
             },
             bounds={"start": start, "end": end},
             max_active_chunks=max_active_chunks,
@@ -184,7 +197,9 @@ class ChunkedBackfillOperator(SourceOperator):
             context: Airflow's; the templates have been rendered again.
             event: What `ChunkTrigger` fired.
         """
-        return self._load(context, Wait(deadline=event["deadline"], holder=event["holder"]))
+        # Over by the triggerer's clock is over: by a slower one here it would be deferred again and again.
+        deadline = min(event["deadline"], time.time()) if event["over"] else event["deadline"]
+        return self._load(context, Wait(deadline=deadline, holder=event["holder"]))
 
     def _load(self, context: Context, wait: Wait | None) -> dict[str, Any]:
         with airflow_errors(self.redact):

@@ -75,14 +75,24 @@ class SourceOperator(TargetOperator):
         source: ``package.module:attribute``, or the source itself: a function that returns a dlt source, a
             ``@dlt.source``, a ``@dlt.resource``. A text keeps dlt out of the DAG's parsing.
         start: First instant of the window (templated): ISO-8601 with an offset, an aware datetime, or a date.
-            Default the start of the DAG run's data interval.
+            Or a whole number, for a source whose cursor is an id. Default the start of the DAG run's data
+            interval.
         end: First instant behind the window (templated), of the same kind. Default the interval's end.
         timezone: IANA zone of bare dates and of calendar chunks (templated); default ``UTC``.
         resource_names: The source's resources to load (templated), a list or a text with commas; default all
             that the source selects. (``resources`` is Airflow's own word, for processors and memory.)
         source_name: What the source is called in identities and in the ledger (templated); default dlt's
             name of it.
-        source_kwargs: Arguments for a source that is called (templated); default none.
+        source_kwargs: Arguments for a source that is called (templated); default none. With ``bounded_by``
+            ``kwargs`` they may have fields that each chunk fills, such as ``{chunk.start}``.
+        cursor_format: What the values of the resources' cursors are (templated), for example ``epoch_ms``: a
+            text for all, or a dict by resource with ``*`` for those not named. Default what their types say.
+        bounded_by: What bounds the source to a chunk (templated): ``cursor``, dlt's incrementals, or
+            ``kwargs``, its arguments; default ``cursor``.
+        cursor_column: With ``kwargs``, the column by which rows outside a chunk are told and dropped
+            (templated); default None, which drops none.
+        on_empty: What a chunk without rows means (templated): ``ok``, ``fail``, or ``warn`` if the chunk
+            before or behind it has rows; default ``warn``.
         dataset_name: See `TargetOperator`, likewise the next two.
         conn_id: The Airflow connection.
         destination: A dlt destination.
@@ -96,6 +106,10 @@ class SourceOperator(TargetOperator):
         "resource_names",
         "source_name",
         "source_kwargs",
+        "cursor_format",
+        "bounded_by",
+        "cursor_column",
+        "on_empty",
     )
     template_fields_renderers = {"source_kwargs": "json"}  # noqa: RUF012
 
@@ -112,6 +126,10 @@ class SourceOperator(TargetOperator):
         resource_names: Sequence[str] | str | None = None,
         source_name: str | None = None,
         source_kwargs: Mapping[str, Any] | None = None,
+        cursor_format: Mapping[str, str] | str | None = None,
+        bounded_by: str = "cursor",
+        cursor_column: str | None = None,
+        on_empty: str = "warn",
         **kwargs: Any,
     ) -> None:
         super().__init__(dataset_name=dataset_name, conn_id=conn_id, destination=destination, **kwargs)
@@ -122,12 +140,17 @@ class SourceOperator(TargetOperator):
         self.resource_names = resource_names
         self.source_name = source_name
         self.source_kwargs = source_kwargs
+        self.cursor_format = cursor_format
+        self.bounded_by = bounded_by
+        self.cursor_column = cursor_column
+        self.on_empty = on_empty
 
     @property
     def source_spec(self) -> SourceSpec:
+        from airflow_provider_backfill.engine.cursors import EVERY_RESOURCE
         from airflow_provider_backfill.engine.source import SourceSpec
 
-        names = self.resource_names or ()
+        names, formats = self.resource_names or (), self.cursor_format or {}
         return SourceSpec(
             reference=revealed(self.source),
             arguments=dict(self.source_kwargs or {}),
@@ -135,6 +158,10 @@ class SourceOperator(TargetOperator):
                 filter(None, map(str.strip, names.split(",") if isinstance(names, str) else names))
             ),
             name=self.source_name or None,
+            cursor_format={EVERY_RESOURCE: formats} if isinstance(formats, str) else dict(formats),
+            bounded_by=self.bounded_by,
+            cursor_column=self.cursor_column or None,
+            on_empty=self.on_empty,
         )
 
     def window(self, context: Context) -> Window:

@@ -33,7 +33,7 @@ def window_group(
     operator_class: type[ChunkedBackfillOperator],
     *,
     task_id: str,
-    chunk: str,
+    chunk: str | int,
     source_arguments: Mapping[str, Any],
     bounds: Mapping[str, Any],
     max_active_chunks: int,

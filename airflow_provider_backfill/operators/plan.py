@@ -25,7 +25,8 @@ class BackfillPlanOperator(SourceOperator):
     and does nothing.
 
     Args:
-        chunk: How long a chunk is (templated): ``<N>s|m|h`` of elapsed time, ``<N>d|w|mo`` of calendar time.
+        chunk: How long a chunk is (templated): ``<N>s|m|h`` of elapsed time, ``<N>d|w|mo`` of calendar time,
+            or how many whole numbers.
         source: See `SourceOperator`, likewise all others.
 
     Raises:
@@ -34,7 +35,7 @@ class BackfillPlanOperator(SourceOperator):
 
     template_fields: Sequence[str] = (*SourceOperator.template_fields, "chunk")
 
-    def __init__(self, *, chunk: str, **kwargs: Any) -> None:
+    def __init__(self, *, chunk: str | int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.chunk = chunk
 

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
 import itertools
-from datetime import datetime
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_backfill.engine.intervals import (
+    LARGEST_NUMBER,
+    SMALLEST_NUMBER,
+    plain_bound,
+    restored_bound,
+    stored_bound,
+)
 from airflow_provider_backfill.engine.window import ChunkSize, Interval, Window, merge, missing
-from airflow_provider_backfill.exceptions import EmptyWindowError, NaiveBoundError
+from airflow_provider_backfill.exceptions import BoundFormatError, EmptyWindowError, NaiveBoundError
 from tests.unit.strategies import spans, utc
 
 pytestmark = pytest.mark.unit
@@ -62,3 +69,23 @@ def test_instants_have_the_same_algebra():
     assert missing(window, days) == ()
     assert missing(window, []) == (window,)
     assert not days[0].overlaps(days[1])
+
+
+@given(st.integers(min_value=SMALLEST_NUMBER, max_value=LARGEST_NUMBER))
+def test_the_ledger_keeps_whole_numbers_exactly(number):
+    assert restored_bound(stored_bound(number), whole=True) == number
+
+
+@pytest.mark.parametrize("number", [SMALLEST_NUMBER - 1, LARGEST_NUMBER + 1, 2**63 - 1])
+def test_numbers_that_the_ledger_cannot_keep_are_refused(number):
+    with pytest.raises(
+        BoundFormatError, match=f"end {number} is outside {SMALLEST_NUMBER} to {LARGEST_NUMBER}"
+    ):
+        stored_bound(number, "end")
+
+
+def test_the_ledger_keeps_instants_as_they_are():
+    instant = datetime(2026, 1, 1, tzinfo=UTC)
+    assert stored_bound(instant) is instant
+    assert restored_bound(instant, whole=False) is instant
+    assert [plain_bound(bound) for bound in (instant, 7)] == ["2026-01-01T00:00:00+00:00", 7]

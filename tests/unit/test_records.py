@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from airflow_provider_backfill.engine.intervals import Interval
+from airflow_provider_backfill.engine.plan import timezone_of
 from airflow_provider_backfill.engine.records import (
     CLAIMABLE,
     HELD,
@@ -186,3 +187,20 @@ def test_claims_and_claimants_are_values():
     )
     with pytest.raises(TypeError):
         Claimant("worker-3:4711")  # type: ignore[call-arg]
+
+
+def test_a_chunk_size_of_digits_says_that_the_bounds_are_numbers():
+    first = datetime(1970, 1, 1, tzinfo=UTC)
+    bounds = {
+        "chunk_from": first + timedelta(microseconds=20),
+        "chunk_to": first + timedelta(microseconds=30),
+        "backfill_from": first - timedelta(microseconds=10),
+        "backfill_to": first + timedelta(microseconds=30),
+    }
+    row = make_row(chunk_size="10", **bounds)
+    assert (row.interval, row.window) == (Interval(20, 30), Interval(-10, 30))
+    document = json.loads(json.dumps(row.as_json()))
+    assert [document[name] for name in bounds] == [20, 30, -10, 30]
+    times = make_row(chunk_size="10d@Europe/Berlin", **bounds)
+    assert times.interval == Interval(bounds["chunk_from"], bounds["chunk_to"])
+    assert timezone_of(times.chunk_size) == "Europe/Berlin"

@@ -14,6 +14,9 @@ from airflow_provider_backfill.engine.queries import bind
 
 LEDGER_TABLE = "_dlt_backfills"
 
+#: How long a transaction that holds a lock may think before its next statement, seconds.
+IDLE_SECONDS = 60.0
+
 
 class Session(ABC):
     """One open connection of a driver, spoken to with ``:name`` parameters.
@@ -72,8 +75,17 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def lock(self, session: Session, key: str, *, shared: bool = False) -> None:
-        """Take the lock ``key`` until the end of the transaction."""
+    def lock(
+        self, session: Session, key: str, *, shared: bool = False, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        """Take the lock ``key`` until the end of the transaction.
+
+        Where the database can, it ends a transaction that sends nothing for ``idle_seconds`` from then on:
+        the machine at its other end may be gone, and others wait for the lock.
+        """
+
+    def limit_statements(self, session: Session, seconds: float) -> None:  # noqa: B027 - for most, none waits
+        """End each further statement of the transaction that takes longer, for whoever cannot wait."""
 
     def exists(self, target: Target) -> bool:
         """Whether there is a database to look into, where connecting would make an empty one."""
@@ -89,6 +101,15 @@ class Dialect(ABC):
     @abstractmethod
     def table_columns(self, session: Session, schema: str, table: str) -> list[str]:
         """The table's column names in order; empty when there is no such table."""
+
+    def tables(self, session: Session, schema: str, prefix: str) -> list[str]:
+        """Names of the schema's tables that begin with ``prefix``."""
+        rows = session.execute(
+            "SELECT table_name FROM information_schema.tables"
+            " WHERE table_schema = :schema AND starts_with(table_name, :prefix) ORDER BY table_name",
+            {"schema": schema, "prefix": prefix},
+        )
+        return [str(name) for (name,) in rows]
 
     @abstractmethod
     def build_destination(self, credentials: str) -> Any:
@@ -180,7 +201,11 @@ class Target:
     @property
     def ledger(self) -> str:
         """The ledger's qualified and quoted name."""
-        return f"{self.dialect.quote(self.dataset_name)}.{self.dialect.quote(LEDGER_TABLE)}"
+        return self.table(LEDGER_TABLE)
+
+    def table(self, name: str) -> str:
+        """A table's qualified and quoted name."""
+        return f"{self.dialect.quote(self.dataset_name)}.{self.dialect.quote(name)}"
 
     def redact(self, text: str) -> str:
         """Blank the password out of a text, as it is and as a URL spells it."""

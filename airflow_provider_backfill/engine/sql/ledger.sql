@@ -43,7 +43,7 @@ FROM {ledger} WHERE backfill_id = :backfill_id
 
 -- name: foreign_chunks
 -- Chunks of the same source in another backfill that overlap the window and are done.
-SELECT backfill_id, min(chunk_from), max(chunk_to), count(*)
+SELECT backfill_id, min(chunk_from), max(chunk_to), min(chunk_size), count(*)
 FROM {ledger} AS other
 WHERE other.source_section = :source_section
   AND {resources_meet}
@@ -72,6 +72,13 @@ SELECT {columns} FROM {ledger} WHERE backfill_id = :backfill_id ORDER BY chunk_i
 
 -- name: chunk
 SELECT {columns} FROM {ledger} WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id
+
+-- name: neighbours
+-- What stands beside a chunk that turned out to have no rows.
+SELECT chunk_id, records_loaded FROM {ledger}
+WHERE backfill_id = :backfill_id AND chunk_id IN (:before, :behind)
+  AND status = 'completed' AND records_loaded > 0
+ORDER BY chunk_id
 
 -- name: dataset_chunks
 SELECT {columns} FROM {ledger}
@@ -114,10 +121,10 @@ WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
            OR (other.status = 'completed' AND other.backfill_id <> mine.backfill_id))
       AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
   )
-RETURNING attempt, chunk_from, chunk_to, run_id, load_ids
+RETURNING attempt, chunk_from, chunk_to, chunk_size, run_id, load_ids
 
--- name: next_chunk
--- The first chunk that may be claimed; one whose attempt failed after :since has had its turn in this run.
+-- name: due_chunks
+-- The first chunks that may be claimed; one whose attempt failed after :since has had its turn in this run.
 -- What is in the way is read once, and not for each chunk anew, which a planner without statistics would do.
 WITH taken AS MATERIALIZED (
     SELECT other.chunk_from, other.chunk_to, other.resource_name FROM {ledger} AS other
@@ -137,7 +144,7 @@ WHERE mine.backfill_id = :backfill_id
     WHERE {resources_meet_mine}
       AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
   )
-ORDER BY mine.chunk_id LIMIT 1
+ORDER BY mine.chunk_id LIMIT :limit
 
 -- name: holder
 -- Who keeps a chunk from being claimed: its own holder, or a live claim that overlaps it.
