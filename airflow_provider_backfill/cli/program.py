@@ -24,7 +24,8 @@ NAME = "chunked-backfill"
 EPILOG = """\b
 Exit codes:
   0  the window is covered, or what was asked for is done
-  1  the window is not covered: run the same command again to resume
+  1  the window is not covered (the same command again resumes), a chunk was not released, or the
+     database could not be used
   2  refused or misused: nothing was written
 
 \b

@@ -22,6 +22,7 @@ from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import interval_label
 from airflow_provider_backfill.engine.records import HELD, ChunkRow, ChunkStatus
 from airflow_provider_backfill.engine.settings import Settings
+from airflow_provider_backfill.exceptions import ChunkMissingError
 
 _COLUMNS = ("chunk", "interval", "holder", "task", "claimed", "lease")
 _CHUNK_ID = re.compile(r"[0-9]{6}")
@@ -57,7 +58,7 @@ class Position:
         return cls(number=int(match[1]), total=int(match[2]) if match[2] else None)
 
     def __str__(self) -> str:
-        return str(self.number)
+        return str(self.number) if self.total is None else f"{self.number}/{self.total}"
 
 
 def _positions(
@@ -95,7 +96,8 @@ def release(
 
     Shows who holds what, and asks. A holder that is still at work loses its claim: it cannot publish, and
     fails. A chunk that somebody else claims meanwhile is not released. Then stages and working directories
-    whose claim is gone are dropped. With neither --chunk nor --all it only shows what is held.
+    whose claim is gone are dropped. With neither --chunk nor --all, held chunks are only shown; where none is
+    held, leftovers are dropped.
 
     \b
     Example:
@@ -142,8 +144,7 @@ def _chosen(reading: Reading, backfill_id: str | None, positions: Sequence[Posit
         raise misuse(f"The ledger has no backfill {backfill_id!r}; it has: {known}")
     for position in positions:
         if position.number not in rows or position.total not in (None, len(rows)):
-            said = f"{position}/{position.total}" if position.total else str(position)
-            raise misuse(f"Backfill {backfill_id} has no chunk {said}; it has {len(rows)} chunks")
+            raise misuse(f"Backfill {backfill_id} has no chunk {position}; it has {len(rows)} chunks")
     numbers = sorted({position.number for position in positions}) or sorted(rows)
     return [rows[number] for number in numbers]
 
@@ -229,15 +230,17 @@ def _release(target: Target, reading: Reading, held: Sequence[ChunkRow], sources
     failures = 0
     with target.connect(settings.file_lock_timeout_seconds) as session:
         ledger = Ledger(session, target)
-        # A ledger of another tool lacks the columns that say why a chunk failed.
-        ledger.prepare()
+        if held:
+            # A ledger of another tool lacks the columns that say why a chunk failed.
+            ledger.prepare()
         for row in held:
             if ledger.release(row, reason):
                 click.echo(f"released {_name(reading, row)}, held by {_holder(row)}")
             else:
                 failures += 1
-                now = ledger.chunk(row.backfill_id, row.chunk_id)
-                click.echo(f"not released: {_name(reading, row)}, {_since(now)}", err=True)
+                click.echo(
+                    f"not released: {_name(reading, row)}, {_since(_read_again(ledger, row))}", err=True
+                )
         for source in sources:
             for text in _dropped(drop_leftovers(session, target, source, settings.work_root)):
                 click.echo(text)
@@ -249,8 +252,17 @@ def _dropped(leftovers: Sequence[str]) -> Iterator[str]:
         yield f"dropped {'directory' if os.sep in name else 'stage'} {name}"
 
 
-def _since(row: ChunkRow) -> str:
+def _read_again(ledger: Ledger, row: ChunkRow) -> ChunkRow | None:
+    try:
+        return ledger.chunk(row.backfill_id, row.chunk_id)
+    except ChunkMissingError:
+        return None
+
+
+def _since(row: ChunkRow | None) -> str:
     """What became of a chunk that was held when it was shown."""
+    if row is None:
+        return "its row is gone"
     if row.status in HELD:
         return f"{_holder(row)} has claimed it since"
     return "it was completed since" if row.status is ChunkStatus.COMPLETED else f"it is {row.status} already"

@@ -95,6 +95,11 @@ class Backfill:
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
             return Ledger(session, self.target).chunks(plan.backfill_id)
 
+    def due(self, plan: BackfillPlan, since: datetime, limit: int) -> int:
+        """How many chunks may be claimed now, counted no further than ``limit``; see `Ledger.claim_next`."""
+        with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
+            return len(Ledger(session, self.target).due(plan, since, limit))
+
     def clock(self) -> datetime:
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
             return Ledger(session, self.target).clock()

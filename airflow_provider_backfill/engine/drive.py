@@ -30,7 +30,7 @@ POLL_SECONDS = 1.0
 
 
 class Observer(Protocol):
-    """Told what happens during a run; the ids are the chunk's."""
+    """Told what happens during a run."""
 
     def running(self, claim: Claim) -> None: ...
 
@@ -107,14 +107,14 @@ def run(
             kept = [row for row in rows if clean and row.status is ChunkStatus.PENDING]
             if kept:
                 backfill.check(plan)
-            lapsed = sum(row.lapsed for row in rows)
+            lapsed = any(row.lapsed for row in rows)
             if not clean or not (held or kept or lapsed) or left <= 0:
                 backfill.sweep(plan)
                 return Tally.of(rows, loaded)
-            due = lapsed
             if held or kept:
                 observer.waiting(held or kept, left)
             time.sleep(min(POLL_SECONDS, left))
+            due = backfill.due(plan, since, limit=concurrency)
 
 
 def work(

@@ -16,6 +16,7 @@ from airflow_provider_backfill.exceptions import ClaimLostError, LedgerBusyError
 
 log = logging.getLogger(__name__)
 
+#: How long a stop waits for a renewal that is under way, seconds.
 _HURRY_SECONDS = 1.0
 
 
@@ -77,7 +78,7 @@ class Heartbeat:
                 self._lost = error
                 return
             except LedgerBusyError as error:
-                # Nothing is known, nor lost: whoever has the file gives the time back (Ledger.spare).
+                # Nothing is known, nor lost: an attempt that has the file gives the time back (Ledger.spare).
                 self._renewed_at = time.monotonic()
                 log.warning("lease of chunk %s was not renewed: %s", self._claim.number, error)
                 continue

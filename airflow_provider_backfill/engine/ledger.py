@@ -15,7 +15,7 @@ from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE, Ses
 from airflow_provider_backfill.engine.intervals import Interval, bound_text
 from airflow_provider_backfill.engine.plan import BackfillPlan, source_key
 from airflow_provider_backfill.engine.queries import load_queries
-from airflow_provider_backfill.engine.records import ChunkRow, Claim, Claimant
+from airflow_provider_backfill.engine.records import ChunkRow, Claim, Claimant, Holder
 from airflow_provider_backfill.exceptions import (
     ChunkHeldError,
     ChunkMissingError,
@@ -195,28 +195,30 @@ class Ledger:
                 selected = row.resource_name.split(",") if row.resource_name else None
                 self._refuse_overlaps(source_key(row.source_section, selected), _span(row))
                 # Completed since the row was read, or free as of just now: whoever asks again finds out.
-                holder = (self.chunk(**keys).claimed_by, self.clock(), 0)
-            claimed_by, expires_at, left = holder
+                holder = Holder(
+                    claimed_by=self.chunk(**keys).claimed_by,
+                    lease_expires_at=self.clock().astimezone(UTC),
+                    seconds_left=0,
+                )
             # Raised in here, so that leases that ran out beside the chunk stay their holders'.
             raise ChunkHeldError(
                 chunk=str(row.number),
-                holder=claimed_by,
-                lease_expires_at=expires_at and expires_at.astimezone(UTC),
-                seconds_left=left,
+                holder=holder.claimed_by,
+                lease_expires_at=holder.lease_expires_at,
+                seconds_left=holder.seconds_left,
             )
 
-    def holder(
-        self, backfill_id: str, chunk_id: str
-    ) -> tuple[str | None, datetime | None, float | None] | None:
-        """Who keeps a chunk from being claimed, when that lease ends, and in how many seconds; None: nobody.
-
-        That may be the holder of another chunk of the same source that overlaps. Without a lease: None, None.
-        """
-        for claimed_by, expires_at, left in self._run(
-            "holder", {"backfill_id": backfill_id, "chunk_id": chunk_id}
-        ):
-            return claimed_by, expires_at, None if left is None else float(left)
-        return None
+    def holder(self, backfill_id: str, chunk_id: str) -> Holder | None:
+        """Who keeps a chunk from being claimed; None if nobody does."""
+        rows = self._run("holder", {"backfill_id": backfill_id, "chunk_id": chunk_id})
+        if not rows:
+            return None
+        claimed_by, expires_at, left = rows[0]
+        return Holder(
+            claimed_by=claimed_by,
+            lease_expires_at=expires_at and expires_at.astimezone(UTC),
+            seconds_left=None if left is None else float(left),
+        )
 
     def claim_next(
         self, plan: BackfillPlan, claimant: Claimant, lease_seconds: float, since: datetime
@@ -230,8 +232,13 @@ class Ledger:
             since: When this run began, by the database's clock: what failed later has had its turn.
         """
         with self._locked(f"claim|{plan.source_name}"):
-            found = self._run("next_chunk", {**_inputs(plan), "since": since})
-            return self._claim(plan.backfill_id, found[0][0], claimant, lease_seconds) if found else None
+            first = self.due(plan, since, 1)
+            return self._claim(plan.backfill_id, first[0], claimant, lease_seconds) if first else None
+
+    def due(self, plan: BackfillPlan, since: datetime, limit: int) -> list[str]:
+        """Ids of the first chunks that :meth:`claim_next` would give, at most ``limit``."""
+        rows = self._run("due_chunks", {**_inputs(plan), "since": since, "limit": limit})
+        return [str(chunk_id) for (chunk_id,) in rows]
 
     def _claim(
         self, backfill_id: str, chunk_id: str, claimant: Claimant, lease_seconds: float
@@ -287,7 +294,11 @@ class Ledger:
     def spare(self, seconds: float) -> None:
         """Give back to every live claim the time that this process had the database to itself.
 
-        Holders could not renew meanwhile. Leases that had run out before are left so.
+        Holders could not renew meanwhile. Leases that had run out before are left so. The one change of a
+        claim that does not name its token: it takes nothing from anybody.
+
+        Args:
+            seconds: For how long it had it, seconds.
         """
         with self._target.dialect.exclusive(self._target):
             self._run("spare", {"seconds": seconds})
@@ -313,7 +324,7 @@ class Ledger:
         Returns:
             False if the row does not hold this claim any more; nothing was changed then.
         """
-        # A heartbeat's renewal must not meet this in one process.
+        # DuckDB keeps the threads of one process apart no more than a heartbeat's renewal.
         with self._target.dialect.exclusive(self._target):
             changed = self._run(
                 "release",

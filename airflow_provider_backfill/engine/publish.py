@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from dlt.destinations.job_client_impl import SqlJobClientWithStagingDataset
 
 
+#: How long the tables may take to change, seconds.
+MIGRATION_SECONDS = 900.0
+
+
 class SchemaMovedError(Exception):
     """Another load gave a column a type that this attempt's files do not fit; extract again on its schema."""
 
@@ -52,7 +56,8 @@ def migrate(
     if stored is not None and stored.stored_version_hash == ours.stored_version_hash:
         return ours
     with target.dialect.exclusive(target), session.transaction():
-        target.dialect.lock(session, publish_lock(target))
+        # dlt's statements are another connection's, and may wait for whoever reads the tables.
+        target.dialect.lock(session, publish_lock(target), idle_seconds=MIGRATION_SECONDS)
         newest = read_stored_schema(client, ours.name)
         moved = newest is not None and (
             stored is None or newest.stored_version_hash != stored.stored_version_hash

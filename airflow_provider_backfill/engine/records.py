@@ -88,6 +88,21 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who keeps a chunk from being claimed: its own holder, or that of one that overlaps it.
+
+    Args:
+        claimed_by: Host and process id; None if unknown.
+        lease_expires_at: When the lease ends, by the database's clock; None: the holder keeps none.
+        seconds_left: How long it lives, seconds; None likewise.
+    """
+
+    claimed_by: str | None
+    lease_expires_at: datetime | None
+    seconds_left: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRow:
     """One row of ``_dlt_backfills``, times in UTC. ``lease_left`` is by the database's clock, in seconds."""
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from airflow_provider_backfill._text import line
-from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.extract import extract
 from airflow_provider_backfill.engine.lease import Heartbeat
 from airflow_provider_backfill.engine.ledger import Ledger
@@ -111,6 +111,9 @@ class Runner:
 
         Raises:
             ChunkHeldError: Somebody else holds the chunk.
+            OverlapError: Another backfill of the source has completed some of it.
+            ChunkMissingError: The ledger has no such chunk.
+            LedgerBusyError: A database file stayed in other hands for too long.
             ClaimLostError: Somebody else took the chunk while this attempt ran; nothing was published.
             AttemptError: The attempt failed; nothing was published, and the row says why.
         """
@@ -156,7 +159,7 @@ class Runner:
                 raise
             if not published:
                 cause = innermost(error)
-                if attempt.lost and not isinstance(cause, ClaimLostError):
+                if attempt.lost and not isinstance(cause, ClaimLostError | RefusedError):
                     # Whoever took the claim away dropped the stage under it, which fails in many ways.
                     raise attempt.lost from error
                 # dlt wraps even KeyboardInterrupt.
@@ -188,7 +191,8 @@ class _Attempt:
         self._directory = working_directory(runner.target, stage, runner.settings.work_root)
         self._staged = False
         self.lost: ClaimLostError | None = None
-        self._patience = runner.settings.file_lock_timeout_seconds
+        self._file_wait = runner.settings.file_lock_timeout_seconds
+        self._opened_at: float | None = None
         self.records = 0
         self.bytes = 0
 
@@ -207,7 +211,7 @@ class _Attempt:
                     log.info("chunk %s is extracted again: %s", self._claim.number, error)
 
     def _load(self, directory: str, heartbeat: Heartbeat) -> None:
-        wait = self._patience
+        wait = self._file_wait
         source = self._runner.source.load()
         with open_client(self._target, self._stage, source.schema, wait) as (client, session):
             stored = read_stored_schema(client, source.schema.name)
@@ -226,7 +230,7 @@ class _Attempt:
         chains = table_chains(package.schema, [file.table for file in package.files])
         recorded = package.schema
         with open_client(self._target, self._stage, package.schema, wait) as (client, session):
-            opened_at = time.monotonic()
+            self._opened_at = time.monotonic()
             if package.load_id:
                 self._staged = True
                 load_stage(client, package, chains)
@@ -236,6 +240,7 @@ class _Attempt:
                         recorded = migrate(client, guard, self._target, chains, stored)
             heartbeat.check()
             self._giving_way(
+                session,
                 lambda: publish(
                     client,
                     session,
@@ -246,22 +251,30 @@ class _Attempt:
                     recorded,
                     # The row is locked from then on; a renewal would only wait for that.
                     on_locked=heartbeat.stop,
-                )
+                ),
             )
             if self._staged:
                 self._target.dialect.drop_schema(session, self._stage)
                 self._staged = False
-            if self._target.dialect.single_process:
-                Ledger(session, self._target).spare(time.monotonic() - opened_at)
+            self._spare(session)
 
-    def _giving_way(self, step: Callable[[], None]) -> None:
+    def _spare(self, session: Session) -> None:
+        """Let no other claim run out for the time that this attempt had the database to itself."""
+        if self._target.dialect.single_process and self._opened_at is not None:
+            Ledger(session, self._target).spare(time.monotonic() - self._opened_at)
+            self._opened_at = None
+
+    def _giving_way(self, session: Session, step: Callable[[], None]) -> None:
         """Repeat a transaction that the database ended in favour of another one."""
+        lease = self._runner.settings.lease_seconds
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
         Retrying(
             retry=retry_if_exception(lambda error: self._target.dialect.is_conflict(innermost(error))),
             stop=stop_after_attempt(TRIES),
             wait=wait_random_exponential(multiplier=0.05, max=2),
+            # The heart has stopped, and the next try may wait for others' publications again.
+            before_sleep=lambda _: Ledger(session, self._target).renew(self._claim, lease),
             reraise=True,
         )(step)
 
@@ -274,10 +287,11 @@ class _Attempt:
             reason = root_cause(error, self._target.redact)
         else:
             reason = f"stopped by {error.signal_name if isinstance(error, Stopped) else type(error).__name__}"
-            self._patience = min(self._patience, STOP_SECONDS)
+            self._file_wait = min(self._file_wait, STOP_SECONDS)
         try:
-            with self._target.connect(self._patience) as session:
+            with self._target.connect(self._file_wait) as session:
                 ledger = Ledger(session, self._target)
+                self._spare(session)
                 try:
                     ledger.fail(self._claim, reason, will_retry=will_retry)
                 except ClaimLostError as lost:
@@ -299,7 +313,7 @@ class _Attempt:
         if not self._staged and self._claim.attempt == 1:
             return
         try:
-            with self._target.connect(self._patience) as session:
+            with self._target.connect(self._file_wait) as session:
                 if self._staged:
                     self._target.dialect.drop_schema(session, self._stage)
                 # The attempt before this one may have been killed.

@@ -184,7 +184,9 @@ class ChunkedBackfillOperator(SourceOperator):
             context: Airflow's; the templates have been rendered again.
             event: What `ChunkTrigger` fired.
         """
-        return self._load(context, Wait(deadline=event["deadline"], holder=event["holder"]))
+        # Over by the triggerer's clock is over: by a slower one here it would be deferred again and again.
+        deadline = min(event["deadline"], time.time()) if event["over"] else event["deadline"]
+        return self._load(context, Wait(deadline=deadline, holder=event["holder"]))
 
     def _load(self, context: Context, wait: Wait | None) -> dict[str, Any]:
         with airflow_errors(self.redact):

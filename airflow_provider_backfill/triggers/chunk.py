@@ -36,8 +36,9 @@ class ChunkTrigger(BaseTrigger):
     configuration on the workers knows; and for DuckDB files, which keep writers out while they are open, and
     need not be on the triggerer's machine.
 
-    The event's payload is a dict with ``deadline`` and ``holder``, as they were given. Airflow would keep
-    such arguments of ``defer()`` by itself, but ``dag.test()`` loses them on both lines.
+    The event's payload is a dict with ``deadline`` and ``holder``, as they were given, and ``over``, whether
+    the deadline has passed by the clock here. Airflow would keep the arguments of ``defer()`` by itself, but
+    ``dag.test()`` loses them on both lines.
 
     Args:
         backfill_id: The backfill.
@@ -100,7 +101,7 @@ class ChunkTrigger(BaseTrigger):
                 break
             await asyncio.sleep(self._pause(left))
         yield TriggerEvent(  # type: ignore[no-untyped-call]
-            {"deadline": self.deadline, "holder": self.holder}
+            {"deadline": self.deadline, "holder": self.holder, "over": self.deadline <= time.time()}
         )
 
     def _pause(self, left: float) -> float:
@@ -129,7 +130,9 @@ class ChunkTrigger(BaseTrigger):
         from airflow_provider_backfill.exceptions import ChunkMissingError
 
         keys = {"backfill_id": self.backfill_id, "chunk_id": self.chunk_id}
+        # Airflow gives the look up after LOOK_SECONDS, and cannot end the thread that is at it.
         with target.connect(LOOK_SECONDS / 2, read_only=True) as session:
+            target.dialect.limit_statements(session, LOOK_SECONDS / 4)
             ledger = Ledger(session, target)
             try:
                 row = ledger.chunk(**keys)
@@ -139,7 +142,7 @@ class ChunkTrigger(BaseTrigger):
                 return 0
             holder = ledger.holder(**keys)
         # One that keeps no lease is not waited for: the task says what to do.
-        return (holder[2] or 0.0) if holder else 0.0
+        return (holder.seconds_left or 0.0) if holder else 0.0
 
     def _told(self, trouble: BaseException) -> str:
         """The error on one line, without the password."""

@@ -17,7 +17,7 @@ from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 from airflow_provider_backfill.exceptions import BackfillError
 from tests.support.commands import Site
-from tests.support.ledgers import opened, seeded, take, wait_until
+from tests.support.ledgers import everything, opened, seeded, take, wait_until
 from tests.support.sources import source_of
 
 FIVE = [(day, day * 10) for day in range(1, 6)]
@@ -150,6 +150,23 @@ def test_a_chunk_that_another_backfill_keeps_is_waited_for(site):
         done = run.ends(0)
     assert done.out[-1].endswith(": 5 completed, 0 skipped, 0 claimed elsewhere (5 chunks)")
     assert site.loaded() == FIVE
+
+
+def test_chunks_that_come_free_after_a_wait_are_loaded_by_all_workers(site):
+    """Another backfill keeps three days; when it gives them up, two workers share them again."""
+    other = make_plan("web_events", Window.parse("2026-01-02", "2026-01-05"), "3d")
+    seeded(site.target, other)
+    with opened(site.target) as ledger:
+        claim = take(ledger, other)
+    with site.running("--concurrency", "2") as run:
+        run.says(r"^waiting for 3 chunks that another backfill of the source keeps")
+        with opened(site.target) as ledger:
+            ledger.fail(claim, "given up")
+        run.ends(0)
+    assert site.loaded() == FIVE
+    mine = [row for row in everything(site.target) if row.backfill_id != other.backfill_id]
+    # One by one in the process that drives would be one worker.
+    assert f":{run.pid}" not in {row.claimed_by[row.claimed_by.rindex(":") :] for row in mine}
 
 
 # What the command relies on, without a process of its own

@@ -18,13 +18,13 @@ from tests.integration.conftest import postgres_target
 from tests.support.duckdb_files import held_by_another_process
 from tests.support.ledgers import (
     WAIT,
-    end_leases,
     everything,
     me,
     opened,
     plan,
     seeded,
     sql,
+    steal_chunk,
     take,
     wait_until,
 )
@@ -133,11 +133,11 @@ def test_an_error_in_the_attempt_stops_the_heart(target, quick):
 def test_a_claim_that_is_taken_away_is_noticed(target, quick, how):
     claim = claimed(target, quick)
     with Heartbeat(target, claim, quick) as heartbeat:
-        with opened(target) as ledger:
-            if how == "released":
+        if how == "released":
+            with opened(target) as ledger:
                 ledger.fail(claim, "marked failed")
-            else:
-                theirs = _steal(ledger, target)
+        else:
+            theirs = steal_chunk(target, plan(), name="worker-2:2")
         wait_until(lambda: lost(heartbeat))
         with pytest.raises(ClaimLostError, match="chunk 1: cannot renew, the claim was lost"):
             heartbeat.check()
@@ -149,16 +149,6 @@ def test_a_claim_that_is_taken_away_is_noticed(target, quick, how):
         assert row.held
     else:
         assert (row.status, row.error) == (ChunkStatus.FAILED, "marked failed")
-
-
-def _steal(ledger, target) -> Claim:
-    """Take the chunk; the heart that keeps it may beat between any two steps."""
-    while True:
-        end_leases(target)
-        try:
-            return take(ledger, plan(), name="worker-2:2")
-        except ChunkHeldError:
-            continue
 
 
 def test_a_short_outage_costs_nothing(postgres_server, pg_target, quick, caplog):

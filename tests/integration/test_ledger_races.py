@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg2
 import pytest
 
 from airflow_provider_backfill.engine.ledger import Ledger
@@ -132,6 +133,25 @@ def test_claims_leave_no_lock_behind(pg_target):
     with pg_target.connect(WAIT) as untouched:
         [(usual,)] = untouched.execute("SELECT count(*) FROM pg_settings WHERE source = 'session'")
     assert changed == usual
+
+
+def test_a_machine_that_is_lost_in_a_transaction_does_not_keep_its_locks(pg_target):
+    """Its connection stays open, and nothing comes from it any more: the server ends the transaction."""
+    lock = pg_target.dialect.lock
+    with pg_target.connect(WAIT) as lost, pg_target.connect(WAIT) as rival:
+
+        def hang():
+            with lost.transaction():
+                lock(lost, "publish", idle_seconds=0.2)
+                with rival.transaction():
+                    lock(rival, "publish")
+                lost.execute("SELECT 1")
+
+        with pytest.raises(psycopg2.OperationalError):
+            hang()
+        # Only this transaction was told so.
+        [(usual,)] = rival.execute("SELECT current_setting('idle_in_transaction_session_timeout')")
+    assert usual == "0"
 
 
 @pytest.mark.parametrize("published", [True, False])

@@ -13,7 +13,7 @@ from airflow_provider_backfill.engine.destinations.base import Target
 from airflow_provider_backfill.triggers import chunk
 from airflow_provider_backfill.triggers.chunk import ChunkTrigger
 from tests.support.deferral import fired
-from tests.support.ledgers import LONG, end_leases, me, opened, plan, seeded, sql, take
+from tests.support.ledgers import LONG, end_leases, me, opened, plan, seeded, sql, take, wait_until
 
 PLAN = plan()
 ROW = {"backfill_id": PLAN.backfill_id, "chunk_id": PLAN.chunks[0].chunk_id}
@@ -121,18 +121,28 @@ class TestMeanwhile:
 
         self.fires_after(fail)
 
-    def test_its_database_does_not_answer_for_a_while(self, warehouse: Target) -> None:
+    def test_its_database_does_not_answer_for_a_while(
+        self, warehouse: Target, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         seeded(warehouse, PLAN)
         with opened(warehouse) as ledger:
             take(ledger, PLAN)
+        troubles: list[BaseException] = []
+        told = ChunkTrigger._told
 
-        def come_back_without_a_lease() -> None:
+        def count(trigger: ChunkTrigger, trouble: BaseException) -> str:
+            troubles.append(trouble)
+            return told(trigger, trouble)
+
+        monkeypatch.setattr(ChunkTrigger, "_told", count)
+
+        def come_back_with_the_lease_over() -> None:
             sql(warehouse, "ALTER TABLE {ledger} RENAME TO elsewhere")
-            time.sleep(1)
+            wait_until(lambda: troubles)
             sql(warehouse, 'ALTER TABLE web_raw.elsewhere RENAME TO "_dlt_backfills"')
             end_leases(warehouse)
 
-        self.fires_after(come_back_without_a_lease)
+        self.fires_after(come_back_with_the_lease_over)
 
 
 @pytest.mark.parametrize("warehouse", ["postgres"], indirect=True)

@@ -217,6 +217,10 @@ class Running:
         for reader in self._readers:
             reader.start()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def _read(self, stream: object, lines: list[str]) -> None:
         for line in stream:  # type: ignore[attr-defined]
             with self._news:

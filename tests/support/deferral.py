@@ -40,7 +40,8 @@ async def fired(trigger: ChunkTrigger, *, within: float = 30) -> dict[str, Any]:
 
 def resumed(operator: ChunkedBackfillOperator, wait: TaskDeferred, ti: FakeTaskInstance, **event: Any) -> Any:
     """The task after its trigger has fired, without the wait for that; ``event`` changes what it fired."""
-    fired_now = {"deadline": wait.trigger.deadline, "holder": wait.trigger.holder, **event}
+    fired_now = {"deadline": wait.trigger.deadline, "holder": wait.trigger.holder, "over": False}
+    fired_now |= event
     return getattr(operator, wait.method_name)(context_of(ti), event=fired_now)
 
 

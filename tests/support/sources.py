@@ -107,16 +107,20 @@ def _items(number: int, count: int) -> list[dict[str, Any]]:
 
 
 own_columns_source = source_of(own_columns)
-changes_sources = {
-    strategy: source_of(
+
+
+def changing(strategy: str) -> Callable[[], DltSource]:
+    """The changes, merged by ``id``."""
+    return source_of(
         changes,
         write_disposition={"disposition": "merge", "strategy": strategy},
         primary_key="id",
         columns={"gone": {"data_type": "bool", "hard_delete": True}},
     )
-    for strategy in ("delete-insert", "upsert")
-}
-delete_insert_source, upsert_source = changes_sources.values()
+
+
+delete_insert_source = changing("delete-insert")
+upsert_source = changing("upsert")
 new_columns_source = source_of(new_columns)
 two_types_source = source_of(two_types)
 

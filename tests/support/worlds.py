@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from airflow_provider_backfill.engine.backfill import Backfill
@@ -17,8 +16,7 @@ from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.stage import stage_prefix
 from airflow_provider_backfill.engine.window import ChunkSize, Window
-from airflow_provider_backfill.exceptions import ChunkHeldError
-from tests.support.ledgers import LONG, end_leases
+from tests.support.ledgers import steal_chunk
 from tests.support.sources import day
 
 IDS = 'SELECT id, "order" FROM @events ORDER BY id'
@@ -81,11 +79,4 @@ class World:
 
 def steal(world: World, plan: BackfillPlan, number: int = 1) -> Claim:
     """What the holder of a chunk cannot prevent once its lease ran out."""
-    with world.target.connect(5) as session:
-        ledger = Ledger(session, world.target)
-        row = ledger.chunk(plan.backfill_id, f"{number - 1:06d}")
-        while True:
-            end_leases(world.target)
-            # The holder's heart may beat between the two.
-            with suppress(ChunkHeldError):
-                return ledger.claim(row, this_claimant(), LONG)
+    return steal_chunk(world.target, plan, number - 1)

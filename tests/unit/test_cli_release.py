@@ -132,6 +132,7 @@ def test_what_became_of_a_chunk_is_told():
     assert _since(row()) == "worker-3:4711 has claimed it since"
     assert _since(row(status=ChunkStatus.COMPLETED)) == "it was completed since"
     assert _since(row(status=ChunkStatus.FAILED)) == "it is failed already"
+    assert _since(None) == "its row is gone"
 
 
 def test_who_released_is_named_even_where_the_account_has_no_name(monkeypatch):

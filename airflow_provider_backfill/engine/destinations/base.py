@@ -14,6 +14,9 @@ from airflow_provider_backfill.engine.queries import bind
 
 LEDGER_TABLE = "_dlt_backfills"
 
+#: How long a transaction that holds a lock may think before its next statement, seconds.
+IDLE_SECONDS = 60.0
+
 
 class Session(ABC):
     """One open connection of a driver, spoken to with ``:name`` parameters.
@@ -72,8 +75,17 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def lock(self, session: Session, key: str, *, shared: bool = False) -> None:
-        """Take the lock ``key`` until the end of the transaction."""
+    def lock(
+        self, session: Session, key: str, *, shared: bool = False, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        """Take the lock ``key`` until the end of the transaction.
+
+        Where the database can, it ends a transaction that sends nothing for ``idle_seconds`` from then on:
+        the machine at its other end may be gone, and others wait for the lock.
+        """
+
+    def limit_statements(self, session: Session, seconds: float) -> None:  # noqa: B027 - for most, none waits
+        """End each further statement of the transaction that takes longer, for whoever cannot wait."""
 
     def exists(self, target: Target) -> bool:
         """Whether there is a database to look into, where connecting would make an empty one."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 from airflow_provider_backfill._text import shown
-from airflow_provider_backfill.engine.destinations.base import Dialect, Session, Target
+from airflow_provider_backfill.engine.destinations.base import IDLE_SECONDS, Dialect, Session, Target
 from airflow_provider_backfill.exceptions import LedgerBusyError, LedgerUnreachableError, TargetError
 
 _HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
@@ -99,7 +99,9 @@ class Duckdb(Dialect):
         with self._claiming:
             yield
 
-    def lock(self, session: Session, key: str, *, shared: bool = False) -> None:
+    def lock(
+        self, session: Session, key: str, *, shared: bool = False, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
         """The file is this process's alone, and :meth:`exclusive` keeps its threads apart."""
 
     def schemas(self, session: Session, prefix: str) -> list[str]:

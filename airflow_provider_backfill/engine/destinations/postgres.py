@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, ClassVar
 
-from airflow_provider_backfill.engine.destinations.base import Dialect, Session, Target
+from airflow_provider_backfill.engine.destinations.base import IDLE_SECONDS, Dialect, Session, Target
 from airflow_provider_backfill.engine.destinations.libpq import uri_credentials
 from airflow_provider_backfill.exceptions import LedgerUnreachableError
 
@@ -86,7 +86,8 @@ class Postgres(Dialect):
         finally:
             # A pooler throws away a connection that is left in a transaction.
             if read_only and not native.closed:
-                native.rollback()
+                with suppress(psycopg2.Error):
+                    native.rollback()
             native.close()
 
     def passwords(self, credentials: str) -> Sequence[str]:
@@ -100,10 +101,20 @@ class Postgres(Dialect):
             found = credentials.partition("://")[2].rpartition("@")[0].partition(":")[2]
         return (str(found),) if found else ()
 
-    def lock(self, session: Session, key: str, *, shared: bool = False) -> None:
+    def lock(
+        self, session: Session, key: str, *, shared: bool = False, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
         number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big", signed=True)
         function = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
-        session.execute(f"SELECT {function}(:number)", {"number": number})
+        # By itself a server notices a lost machine after two hours, and keeps its locks until then.
+        session.execute(
+            f"SELECT set_config('idle_in_transaction_session_timeout', :idle, true), {function}(:number)",
+            {"idle": f"{math.ceil(idle_seconds * 1_000)}ms", "number": number},
+        )
+
+    def limit_statements(self, session: Session, seconds: float) -> None:
+        # A number of ours, and SET takes no parameters.
+        session.execute(f"SET LOCAL statement_timeout = {math.ceil(seconds * 1_000)}")
 
     def schemas(self, session: Session, prefix: str) -> list[str]:
         rows = session.execute(

@@ -116,8 +116,8 @@ WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
   )
 RETURNING attempt, chunk_from, chunk_to, run_id, load_ids
 
--- name: next_chunk
--- The first chunk that may be claimed; one whose attempt failed after :since has had its turn in this run.
+-- name: due_chunks
+-- The first chunks that may be claimed; one whose attempt failed after :since has had its turn in this run.
 -- What is in the way is read once, and not for each chunk anew, which a planner without statistics would do.
 WITH taken AS MATERIALIZED (
     SELECT other.chunk_from, other.chunk_to, other.resource_name FROM {ledger} AS other
@@ -137,7 +137,7 @@ WHERE mine.backfill_id = :backfill_id
     WHERE {resources_meet_mine}
       AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
   )
-ORDER BY mine.chunk_id LIMIT 1
+ORDER BY mine.chunk_id LIMIT :limit
 
 -- name: holder
 -- Who keeps a chunk from being claimed: its own holder, or a live claim that overlaps it.
