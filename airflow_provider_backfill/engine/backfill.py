@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_backfill.engine.destinations.base import Session, Target
+from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan, make_plan, source_key
 from airflow_provider_backfill.engine.records import ChunkRow
@@ -58,6 +59,7 @@ class Backfill:
                 "start", self.window.start, "is a whole number, and chunks are bounds of time", "pass times"
             )
         preflight(source, plan.chunks[0].interval)
+        plan = replace(plan, selected=tuple(sorted(source.selected_resources)))
         if self.target.exists():
             self.check(plan)
         return plan
@@ -71,6 +73,7 @@ class Backfill:
         """
         with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
             Ledger(session, self.target).check(plan)
+            PlanInputs(session, self.target).check(plan.backfill_id, plan.selected)
 
     def seed(self, plan: BackfillPlan) -> list[ChunkRow]:
         """Write the plan's rows and drop what dead attempts left; returns the backfill's rows in order."""
@@ -78,6 +81,7 @@ class Backfill:
             ledger = Ledger(session, self.target)
             ledger.prepare()
             ledger.seed(plan)
+            PlanInputs(session, self.target).remember(plan.backfill_id, plan.selected)
             self._sweep(session, plan)
             return ledger.chunks(plan.backfill_id)
 

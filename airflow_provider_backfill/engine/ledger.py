@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_backfill._text import masked
-from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE, Session, Target
+from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
 from airflow_provider_backfill.engine.intervals import Interval, bound_text
 from airflow_provider_backfill.engine.plan import BackfillPlan, source_key
-from airflow_provider_backfill.engine.queries import load_queries
 from airflow_provider_backfill.engine.records import ChunkRow, Claim, Claimant, Holder
+from airflow_provider_backfill.engine.statements import Statements
 from airflow_provider_backfill.exceptions import (
     ChunkHeldError,
     ChunkMissingError,
@@ -45,27 +45,14 @@ OWN_COLUMNS: Mapping[str, str] = {
 _INPUTS = ("source_section", "resource_name", "backfill_from", "backfill_to", "chunk_size")
 _COLUMNS = tuple(field.name for field in fields(ChunkRow))
 ERROR_LIMIT = 1_000
+#: How many chunks a claimant asks for before it believes that there is none.
+_LOOKS = 5
 
 
-class Ledger:
-    """The ledger of one dataset, over one open connection.
+class Ledger(Statements):
+    """The ledger of one dataset, over one open connection; see `Statements`."""
 
-    Args:
-        session: The connection; the caller opens and closes it.
-        target: Whose dataset the ledger stands in.
-    """
-
-    def __init__(self, session: Session, target: Target) -> None:
-        self._session = session
-        self._target = target
-        self._queries = load_queries("ledger.sql")
-
-    def _run(
-        self, name: str, parameters: Mapping[str, Any] | None = None, **words: str
-    ) -> list[tuple[Any, ...]]:
-        dialect = self._target.dialect
-        statement = self._queries[name].format(ledger=self._target.ledger, **dialect.fragments, **words)
-        return self._session.execute(statement, parameters)
+    file_name = "ledger.sql"
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:
@@ -232,8 +219,11 @@ class Ledger:
             since: When this run began, by the database's clock: what failed later has had its turn.
         """
         with self._locked(f"claim|{plan.source_name}"):
-            first = self.due(plan, since, 1)
-            return self._claim(plan.backfill_id, first[0], claimant, lease_seconds) if first else None
+            for chunk_id in self.due(plan, since, _LOOKS):
+                # One that was being published when its lease ran out is completed by the time it answers.
+                if claim := self._claim(plan.backfill_id, chunk_id, claimant, lease_seconds):
+                    return claim
+            return None
 
     def due(self, plan: BackfillPlan, since: datetime, limit: int) -> list[str]:
         """Ids of the first chunks that :meth:`claim_next` would give, at most ``limit``."""

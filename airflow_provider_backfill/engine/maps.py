@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE, Session, Target
 from airflow_provider_backfill.engine.intervals import Interval
-from airflow_provider_backfill.engine.queries import load_queries
 from airflow_provider_backfill.engine.records import Claimant
+from airflow_provider_backfill.engine.statements import LEDGER_TABLE, Statements
 
-MAPS_TABLE = "_dlt_backfill_maps"
 
-
-class TaskMaps:
+class TaskMaps(Statements):
     """The table ``_dlt_backfill_maps`` beside the ledger: one row a DAG run, its plan task and backfill.
 
     A plan task that runs again in its DAG run must map the same chunks in the same order, or the mapped tasks
     would change places. The ledger cannot tell which these were: another run may have completed one since.
-
-    Args:
-        session: The connection; the caller opens and closes it.
-        target: Whose dataset the table stands in.
     """
 
-    def __init__(self, session: Session, target: Target) -> None:
-        self._session = session
-        self._target = target
-        self._queries = load_queries("maps.sql")
-
-    def _run(self, name: str, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        quote = self._target.dialect.quote
-        maps = f"{quote(self._target.dataset_name)}.{quote(MAPS_TABLE)}"
-        words = {"maps": maps, "ledger": self._target.ledger, "now": self._target.dialect.fragments["now"]}
-        return self._session.execute(self._queries[name].format(**words), parameters)
+    file_name = "maps.sql"
 
     def first(self, planner: Claimant, backfill_id: str, chunk_ids: Sequence[str]) -> tuple[str, ...]:
         """The list that this task of this DAG run mapped first; ``chunk_ids`` if it has mapped none yet.
@@ -59,8 +42,7 @@ class TaskMaps:
         self, claimant: Claimant, interval: Interval, resources: Sequence[str]
     ) -> tuple[str, str] | None:
         """Backfill and chunk that this very task has completed over the interval; None if there is none."""
-        columns = self._target.dialect.table_columns(self._session, self._target.dataset_name, LEDGER_TABLE)
-        if "dag_run_id" not in columns:
+        if not self._has(LEDGER_TABLE, "dag_run_id"):
             return None
         rows = self._run(
             "completed",

@@ -82,6 +82,7 @@ class BackfillPlan:
         backfill_id: The backfill's stable id.
         chunks: Consecutive chunks that cover the window exactly.
         warn_chunks: `warning` speaks up if there are more; default 1,000.
+        selected: Names of the resources that the source selected; empty where nobody has looked.
     """
 
     source: str
@@ -90,6 +91,7 @@ class BackfillPlan:
     backfill_id: str
     chunks: tuple[Chunk, ...]
     warn_chunks: int = 1_000
+    selected: tuple[str, ...] = ()
 
     @property
     def source_name(self) -> str:

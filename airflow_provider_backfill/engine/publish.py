@@ -10,7 +10,8 @@ from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.extract import Package
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import Claim
-from airflow_provider_backfill.engine.stage import read_stored_schema, table_chains
+from airflow_provider_backfill.engine.schemas import SchemaMovedError, read_stored_schema, stamp
+from airflow_provider_backfill.engine.stage import table_chains
 
 if TYPE_CHECKING:
     from dlt.common.schema import Schema
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 
 #: How long the tables may take to change, seconds.
 MIGRATION_SECONDS = 900.0
-
-
-class SchemaMovedError(Exception):
-    """Another load gave a column a type that this attempt's files do not fit; extract again on its schema."""
 
 
 def publish_lock(target: Target) -> str:
@@ -67,6 +64,7 @@ def migrate(
         with _speaking_for(client, schema):
             client.initialize_storage()
             client.update_stored_schema(only_tables=tables | set(schema.dlt_table_names()))
+            stamp(client, target, schema.stored_version_hash)
         return schema
 
 

@@ -7,30 +7,47 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.extract import extract
+from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.lease import Heartbeat
 from airflow_provider_backfill.engine.ledger import Ledger
-from airflow_provider_backfill.engine.publish import SchemaMovedError, migrate, publish
+from airflow_provider_backfill.engine.publish import migrate, publish
 from airflow_provider_backfill.engine.records import ChunkStatus, Claim, Claimant
+from airflow_provider_backfill.engine.schemas import (
+    Reality,
+    SchemaMovedError,
+    differences,
+    read_stored_schema,
+)
 from airflow_provider_backfill.engine.settings import Settings
-from airflow_provider_backfill.engine.signals import Stopped, held_back
+from airflow_provider_backfill.engine.signals import Stopped, asked_to_stop, held_back
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.stage import (
     drop_leftovers,
     load_stage,
     open_client,
-    read_stored_schema,
     stage_prefix,
     table_chains,
     working_directory,
 )
-from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ClaimLostError, RefusedError
+from airflow_provider_backfill.exceptions import (
+    AttemptError,
+    BackfillError,
+    ClaimLostError,
+    PlanConflictError,
+    RefusedError,
+)
+
+if TYPE_CHECKING:
+    from dlt.destinations.job_client_impl import SqlJobClientWithStagingDataset
+    from dlt.extract.source import DltSource
 
 log = logging.getLogger(__name__)
 
@@ -132,31 +149,36 @@ class Runner:
                     on_claim(claim)
                 signals.close()
 
-            return self.attempt(claim, row.source_section, will_retry=will_retry, on_start=begin)
+            return self.attempt(
+                claim, row.source_section, row.resource_name or "", will_retry=will_retry, on_start=begin
+            )
 
     def attempt(
         self,
         claim: Claim,
         source_name: str,
+        resources: str = "",
         *,
         will_retry: bool | None = None,
         on_start: Callable[[], None] | None = None,
     ) -> Outcome:
         """Load a chunk that is claimed; raises as :meth:`run_chunk` does.
 
+        ``source_name`` and ``resources`` (names with commas, empty for all) are what it was planned for.
         ``on_start`` is called once whatever it raises gives the chunk back.
         """
         began = time.monotonic()
-        attempt = _Attempt(self, claim, source_name)
+        attempt = _Attempt(self, claim, source_name, resources)
         try:
             attempt.run(on_start)
         except BaseException as error:
             # A signal that arrives meanwhile waits: it would leave the chunk held, or a stage behind.
             with held_back():
+                error = (asked_to_stop() if isinstance(error, Exception) else None) or error
                 hopeless = isinstance(innermost(error), RefusedError)
                 published = attempt.settle(error, False if hopeless else will_retry)
             if not isinstance(error, Exception):
-                raise
+                raise error
             if not published:
                 cause = innermost(error)
                 if attempt.lost and not isinstance(cause, ClaimLostError | RefusedError):
@@ -181,18 +203,20 @@ class Runner:
 class _Attempt:
     """What one attempt has and leaves behind: a stage, a directory, a claim."""
 
-    def __init__(self, runner: Runner, claim: Claim, source_name: str) -> None:
+    def __init__(self, runner: Runner, claim: Claim, source_name: str, resources: str) -> None:
         stage = stage_prefix(runner.target, source_name) + claim.token
         self._runner = runner
         self._target = runner.target
         self._claim = claim
         self._source_name = source_name
+        self._resources = resources
         self._stage = stage
         self._directory = working_directory(runner.target, stage, runner.settings.work_root)
         self._staged = False
         self.lost: ClaimLostError | None = None
         self._file_wait = runner.settings.file_lock_timeout_seconds
         self._opened_at: float | None = None
+        self._reality = Reality()
         self.records = 0
         self.bytes = 0
 
@@ -212,16 +236,18 @@ class _Attempt:
 
     def _load(self, directory: str, heartbeat: Heartbeat) -> None:
         wait = self._file_wait
-        source = self._runner.source.load()
+        source = self._planned_source()
         with open_client(self._target, self._stage, source.schema, wait) as (client, session):
+            PlanInputs(session, self._target).check(self._claim.backfill_id, source.selected_resources)
             stored = read_stored_schema(client, source.schema.name)
             if self._staged:
                 self._target.dialect.drop_schema(session, self._stage)
+        known = self._reality.amend(stored or source.schema) if stored or self._reality.tables else None
         package = extract(
             source,
             self._claim.interval,
             destination=self._target.dialect.destination(self._target),
-            stored_schema=stored,
+            stored_schema=known,
             directory=directory,
             check=heartbeat.check,
         )
@@ -238,6 +264,7 @@ class _Attempt:
                 if stored is None or stored.stored_version_hash != package.schema.stored_version_hash:
                     with self._target.connect(wait) as guard:
                         recorded = migrate(client, guard, self._target, chains, stored)
+                self._compare(client, session, chains)
             heartbeat.check()
             self._giving_way(
                 session,
@@ -257,6 +284,32 @@ class _Attempt:
                 self._target.dialect.drop_schema(session, self._stage)
                 self._staged = False
             self._spare(session)
+
+    def _planned_source(self) -> DltSource:
+        """A fresh source, which must be the one that was planned for: DAGs are edited between two tasks."""
+        spec = self._runner.source
+        source = spec.load()
+        given = {
+            "source_section": (self._source_name, spec.source_name(source)),
+            "resource_name": (self._resources, ",".join(sorted(set(spec.resources)))),
+        }
+        differences = {name: pair for name, pair in given.items() if pair[0] != pair[1]}
+        if differences:
+            raise PlanConflictError(self._claim.backfill_id, differences)
+        return source
+
+    def _compare(
+        self, client: SqlJobClientWithStagingDataset, session: Session, chains: Mapping[str, list[str]]
+    ) -> None:
+        """Refuse to publish into tables that are not what the schema says."""
+        merges = any(client.schema.tables[root].get("write_disposition") == "merge" for root in chains)
+        found = differences(
+            client, session, self._target, chains, nested=merges or bool(self._claim.superseded)
+        )
+        if found:
+            self._reality.tables.update(found)
+            names = [f"{table}.{column}" for table in found for column in found[table]["columns"]]
+            raise SchemaMovedError(f"the tables are not what its schema says: {', '.join(names)}")
 
     def _spare(self, session: Session) -> None:
         """Let no other claim run out for the time that this attempt had the database to itself."""

@@ -144,7 +144,8 @@ class PlanConflictError(RefusedError):
         )
         return (
             f"backfill {self.backfill_id} exists with different inputs{details and f' ({details})'}; "
-            "run it with the inputs in the ledger, or load into another dataset"
+            "run it with the inputs in the ledger, give this source another name (source_name), "
+            "or load into another dataset"
         )
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
+from airflow_provider_backfill._text import shown
 from airflow_provider_backfill.engine.queries import bind
+from airflow_provider_backfill.exceptions import TargetError
 
 LEDGER_TABLE = "_dlt_backfills"
 
@@ -102,6 +104,15 @@ class Dialect(ABC):
     def table_columns(self, session: Session, schema: str, table: str) -> list[str]:
         """The table's column names in order; empty when there is no such table."""
 
+    def tables(self, session: Session, schema: str, prefix: str) -> list[str]:
+        """Names of the schema's tables that begin with ``prefix``."""
+        rows = session.execute(
+            "SELECT table_name FROM information_schema.tables"
+            " WHERE table_schema = :schema AND starts_with(table_name, :prefix) ORDER BY table_name",
+            {"schema": schema, "prefix": prefix},
+        )
+        return [str(name) for (name,) in rows]
+
     @abstractmethod
     def build_destination(self, credentials: str) -> Any:
         """A dlt destination for what :meth:`connect` takes."""
@@ -180,6 +191,11 @@ class Target:
     destination: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # Statements mark their parameters with them.
+        if set(self.dataset_name) & set(":%"):
+            raise TargetError(
+                f"dataset_name {shown(self.dataset_name)} has a : or a % in it; pass another name"
+            )
         self.dialect.check(self)
 
     def connect(self, wait_seconds: float, *, read_only: bool = False) -> AbstractContextManager[Session]:
@@ -192,7 +208,11 @@ class Target:
     @property
     def ledger(self) -> str:
         """The ledger's qualified and quoted name."""
-        return f"{self.dialect.quote(self.dataset_name)}.{self.dialect.quote(LEDGER_TABLE)}"
+        return self.table(LEDGER_TABLE)
+
+    def table(self, name: str) -> str:
+        """A table's qualified and quoted name."""
+        return f"{self.dialect.quote(self.dataset_name)}.{self.dialect.quote(name)}"
 
     def redact(self, text: str) -> str:
         """Blank the password out of a text, as it is and as a URL spells it."""

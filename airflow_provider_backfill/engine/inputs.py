@@ -1,0 +1,54 @@
+"""What the dataset remembers of a backfill's inputs that neither its id nor its ledger rows tell."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from airflow_provider_backfill.engine.statements import INPUTS_TABLE, Statements
+from airflow_provider_backfill.exceptions import PlanConflictError
+
+log = logging.getLogger(__name__)
+
+
+class PlanInputs(Statements):
+    """The table ``_dlt_backfill_inputs`` beside the ledger: the resources that a backfill was planned with.
+
+    Two resources of one module are one source to the ids, and so is a source that has got another resource
+    since. Its completed chunks would be skipped, and nothing of the other resource be loaded.
+    """
+
+    file_name = "inputs.sql"
+
+    def remember(self, backfill_id: str, resources: Collection[str]) -> None:
+        """Note what a backfill is planned with, unless that is known already. The dataset must exist."""
+        if not resources:
+            return
+        dialect = self._target.dialect
+        with dialect.exclusive(self._target), self._session.transaction():
+            # Two planners that create the table at once would meet in the catalogue.
+            dialect.lock(self._session, f"{self._target.dataset_name}|ledger")
+            self._run("create_inputs")
+            self._run("remember", {"backfill_id": backfill_id, "resources": ",".join(sorted(resources))})
+
+    def check(self, backfill_id: str, resources: Collection[str]) -> None:
+        """Compare with what the backfill was planned with; reads only.
+
+        Raises:
+            PlanConflictError: It was planned with none of these resources.
+        """
+        if not resources or not self._has(INPUTS_TABLE):
+            return
+        for (text,) in self._run("recall", {"backfill_id": backfill_id}):
+            planned, given = set(str(text).split(",")), set(resources)
+            if planned.isdisjoint(given):
+                raise PlanConflictError(
+                    backfill_id, {"resources": (",".join(sorted(planned)), ",".join(sorted(given)))}
+                )
+            if given - planned:
+                log.warning(
+                    "backfill %s was planned before the source had %s: chunks that were completed then have "
+                    "none of it; backfill it under a source_name of its own",
+                    backfill_id,
+                    ", ".join(sorted(given - planned)),
+                )

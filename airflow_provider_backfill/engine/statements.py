@@ -1,0 +1,46 @@
+"""What the classes that speak to a dataset's own tables share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE, Session, Target
+from airflow_provider_backfill.engine.queries import load_queries
+
+MAPS_TABLE = "_dlt_backfill_maps"
+INPUTS_TABLE = "_dlt_backfill_inputs"
+
+
+class Statements:
+    """The named statements of one file, over one open connection.
+
+    Args:
+        session: The connection; the caller opens and closes it.
+        target: Whose dataset the tables stand in.
+    """
+
+    file_name: ClassVar[str]
+
+    def __init__(self, session: Session, target: Target) -> None:
+        self._session = session
+        self._target = target
+        self._queries = load_queries(self.file_name)
+
+    def _run(
+        self, name: str, parameters: Mapping[str, Any] | None = None, **words: str
+    ) -> list[tuple[Any, ...]]:
+        tables = {
+            "ledger": self._target.ledger,
+            "maps": self._target.table(MAPS_TABLE),
+            "inputs": self._target.table(INPUTS_TABLE),
+        }
+        statement = self._queries[name].format(**tables, **self._target.dialect.fragments, **words)
+        return self._session.execute(statement, parameters)
+
+    def _has(self, table: str, column: str | None = None) -> bool:
+        columns = self._target.dialect.table_columns(self._session, self._target.dataset_name, table)
+        return bool(columns) if column is None else column in columns
+
+
+__all__ = ["INPUTS_TABLE", "LEDGER_TABLE", "MAPS_TABLE", "Statements"]
