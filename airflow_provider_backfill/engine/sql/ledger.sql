@@ -49,7 +49,7 @@ WHERE other.source_section = :source_section
   AND {resources_meet}
   AND other.backfill_id <> :backfill_id
   -- A version that is being replaced still stands.
-  AND (other.status = 'completed' OR other.load_ids IS NOT NULL)
+  AND (other.status = 'completed' OR {replaced})
   AND other.chunk_from < :backfill_to AND other.chunk_to > :backfill_from
 GROUP BY backfill_id ORDER BY backfill_id
 
