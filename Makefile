@@ -1,6 +1,7 @@
 # Two virtual environments are made on demand: .venv (Airflow 3.3) and .venv-airflow2 (Airflow 2.11).
 PYTHON ?= python3
 PYTEST_ARGS ?=
+CHAOS_ARGS ?=
 WORKERS ?= 2
 
 VENV := .venv
@@ -17,7 +18,7 @@ export UV_LINK_MODE ?= copy
 export UV_COMPILE_BYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-airflow2 lint format docs constraints clean
+.PHONY: help demo up test test-airflow2 chaos lint format docs constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +36,9 @@ test: $(READY) ## Run every test on Airflow 3.3 with the newest dlt
 test-airflow2: $(READY2) ## Run the tests of the floor: Airflow 2.11 with dlt 1.26
 	$(BIN2)/python -m pytest tests/unit tests/integration -n $(WORKERS) $(PYTEST_ARGS)
 	$(BIN2)/python -m pytest tests/system -m airflow2 $(PYTEST_ARGS)
+
+chaos: $(READY) ## Inject 200 faults into backfills on each of DuckDB and Postgres, and check every row
+	$(BIN)/python -m tests.chaos --faults 200 $(CHAOS_ARGS)
 
 lint: $(READY) ## Check style (ruff) and types (mypy strict)
 	$(BIN)/ruff check .

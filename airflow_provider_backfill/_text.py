@@ -6,14 +6,20 @@ import re
 from datetime import datetime
 
 _ADDRESS_SECRET = re.compile(r"://\S*@")
-_NAMED_SECRET = re.compile(r"\b(password|passwd|pwd|motherduck_token)=(?:'[^']*'|[^\s&;'\"]+)", re.IGNORECASE)
+_NAMED_SECRET = re.compile(
+    r"\b([\w-]*(?:password|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|signature|sig))"
+    r"=(?:'[^']*'|[^\s&;'\"]+)",
+    re.IGNORECASE,
+)
+_HEADER_SECRET = re.compile(r"\b(Bearer|Basic) +[\w.~+/=-]{8,}", re.IGNORECASE)
 _LONGEST_VALUE = 80
 _LONGEST_REASON = 500
 
 
 def masked(text: str) -> str:
-    """Hide who logs in, and how, in addresses and connection strings."""
-    return _NAMED_SECRET.sub(r"\1=***", _ADDRESS_SECRET.sub("://***@", text))
+    """Hide who logs in, and how, in addresses, connection strings and requests."""
+    text = _NAMED_SECRET.sub(r"\1=***", _ADDRESS_SECRET.sub("://***@", text))
+    return _HEADER_SECRET.sub(r"\1 ***", text)
 
 
 def shown(value: object) -> str:

@@ -76,7 +76,7 @@ class Program(click.Group):
         except BackfillError as error:
             return _fail(ctx, error, str(error), error.exit_code)
         except Exception as error:  # noqa: BLE001
-            from airflow_provider_backfill.engine.runner import root_cause
+            from airflow_provider_backfill.engine.causes import root_cause
 
             return _fail(ctx, error, f"{root_cause(error)} (--debug shows where)", 1)
 

@@ -20,7 +20,7 @@ from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus, Claim
 from airflow_provider_backfill.engine.report import Tally
-from airflow_provider_backfill.engine.signals import Stopped, blocked, held_back, stoppable, unblock
+from airflow_provider_backfill.engine.signals import Stopped, blocked, check, held_back, stoppable, unblock
 from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ClaimLostError
 
 __all__ = ["POLL_SECONDS", "Observer", "Stopped", "run", "work"]
@@ -131,6 +131,7 @@ def work(
     runner, settings = backfill.runner, backfill.settings
     me = this_claimant()
     while not stopping():
+        check()
         with ExitStack() as signals:
             # A signal between the claim and the attempt would leave the chunk held until its lease runs out.
             signals.enter_context(held_back())

@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 
 from airflow_provider_backfill._text import line
+from airflow_provider_backfill.engine import signals
 from airflow_provider_backfill.engine.destinations.base import Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import Claim
@@ -62,7 +63,9 @@ class Heartbeat:
 
         Raises:
             ClaimLostError: Somebody else has the chunk, or may have.
+            Stopped: A signal asks to stop, which the main thread has not heard.
         """
+        signals.check()
         if self._lost is None and time.monotonic() - self._renewed_at > self._settings.lease_seconds:
             self._lost = ClaimLostError(str(self._claim.number), "go on")
         if self._lost is not None:

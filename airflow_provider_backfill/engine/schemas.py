@@ -1,8 +1,8 @@
 """What a dataset says of its tables, and what they really are.
 
 dlt keeps each version of a schema in the dataset and takes the one with the latest ``inserted_at``, which is
-the clock of whichever machine wrote it. Another machine, or a pipeline that loads the same tables forward on a
-schema of its own, makes the newest version forget a column or a nested table that stands all the same. A
+the clock of whichever machine wrote it. Another machine, or a pipeline that loads the same tables forward on
+a schema of its own, makes the newest version forget a column or a nested table that stands all the same. A
 database then casts what does not fit, without a word, and keeps nested rows whose parents are gone.
 """
 

@@ -31,9 +31,13 @@ class _State:
 
     holding = 0
     kept: int | None = None
+    #: The signal that asked to stop. What the handler raises may get lost: Python drops an exception within
+    #: ``__del__``, and DuckDB makes one of its own of it.
+    asked: int | None = None
 
 
 def _raise(signum: int, frame: FrameType | None) -> None:
+    _State.asked = signum
     # A second signal must not cut the clean-up of the first short.
     for number in _STOPPING:
         if signal.getsignal(number) is _raise:
@@ -46,6 +50,18 @@ def _raise(signum: int, frame: FrameType | None) -> None:
 
 def _stop(signum: int) -> None:
     raise Stopped(signal.Signals(signum).name)
+
+
+def asked_to_stop() -> Stopped | None:
+    """What a signal has asked for since `stoppable` began, whether it was heard or not."""
+    return None if _State.asked is None else Stopped(signal.Signals(_State.asked).name)
+
+
+def check() -> None:
+    """Raise again what may have got lost on its way from the handler."""
+    stopped = asked_to_stop()
+    if stopped and not _State.holding and _in_main_thread():
+        raise stopped
 
 
 def _in_main_thread() -> bool:
@@ -70,7 +86,7 @@ def stoppable() -> Iterator[None]:
         for number, previous in changed.items():
             signal.signal(number, previous)
         if changed:
-            _State.kept = None
+            _State.kept = _State.asked = None
 
 
 @contextmanager

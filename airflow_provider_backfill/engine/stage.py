@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.extract import Package
 from airflow_provider_backfill.engine.ledger import Ledger
@@ -29,7 +30,8 @@ def stage_prefix(target: Target, source_name: str) -> str:
 
 def working_directory(target: Target, stage: str, work_root: str) -> str:
     """Where the attempt with this stage extracts to. Another database may have a dataset of the same name."""
-    digest = hashlib.sha256(target.credentials.encode()).hexdigest()[:12]
+    # Without the password, which a digest would let others try guesses on.
+    digest = hashlib.sha256(target.redact(target.credentials).encode()).hexdigest()[:12]
     return os.path.join(work_root, f"{stage}_{digest}")
 
 
@@ -111,15 +113,23 @@ def drop_leftovers(session: Session, target: Target, source_name: str, work_root
     if not stages and not directories:
         return []
     live = {f"{prefix}{token}" for token in Ledger(session, target).live_tokens(source_name)}
-    dead = [stage for stage in stages if stage not in live]
-    for stage in dead:
-        target.dialect.drop_schema(session, stage)
+    dead = [stage for stage in stages if stage not in live and _dropped(session, target, stage)]
     paths = [working_directory(target, name, work_root) for name in directories if name not in live]
     for path in paths:
         shutil.rmtree(path, ignore_errors=True)
     if dead:
         log.info("dropped %d stage(s) that interrupted attempts left behind", len(dead))
     return dead + paths
+
+
+def _dropped(session: Session, target: Target, stage: str) -> bool:
+    """Whether a dead stage could be dropped; another role's, for example, is left without an error."""
+    try:
+        target.dialect.drop_schema(session, stage)
+    except Exception as trouble:  # noqa: BLE001
+        log.warning("dead stage %s could not be dropped: %s", stage, line(target.redact(str(trouble))))
+        return False
+    return True
 
 
 def _listdir(path: str) -> list[str]:

@@ -69,7 +69,7 @@ class LedgerBusyError(LedgerError):
 
     def _message(self) -> str:
         return (
-            f"database {shown(self.database)} stayed locked for {self.waited_seconds:.0f} s: "
+            f"database {masked(self.database)!r} stayed locked for {self.waited_seconds:g} s: "
             f"{line(self.reason)}; close what holds it, run fewer chunks at once, "
             "or raise [chunked_backfill] file_lock_timeout_seconds"
         )

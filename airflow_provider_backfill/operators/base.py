@@ -240,7 +240,7 @@ def airflow_errors(redact: Callable[[str], str] = str) -> Iterator[None]:
     except RefusedError as error:
         raise AirflowFailException(str(error)) from _safe(error.__cause__, redact)
     except AttemptError as error:
-        from airflow_provider_backfill.engine.runner import innermost
+        from airflow_provider_backfill.engine.causes import innermost
 
         cause = error.__cause__ and innermost(error.__cause__)
         raise AirflowException(str(error)) from _safe(cause, redact)

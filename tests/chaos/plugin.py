@@ -100,14 +100,14 @@ class Plugin:
     def install(self) -> None:
         from dlt.destinations.job_client_impl import SqlJobClientBase
 
-        from airflow_provider_backfill.engine import runner
+        from airflow_provider_backfill.engine import attempt
         from airflow_provider_backfill.engine.ledger import Ledger
 
         _wrap(Ledger, "claim_next", self._claim_next)
         _wrap(Ledger, "renew", self._renew)
-        _wrap(runner, "extract", self._extract)
-        _wrap(runner, "load_stage", self._load_stage)
-        _wrap(runner, "publish", self._publish)
+        _wrap(attempt, "extract", self._extract)
+        _wrap(attempt, "load_stage", self._load_stage)
+        _wrap(attempt, "publish", self._publish)
         _wrap(SqlJobClientBase, "_update_schema_in_storage", self._store_schema)
 
     def _claim_next(self, original: Callable[..., Any], *args: Any) -> Any:

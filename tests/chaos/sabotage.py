@@ -47,9 +47,9 @@ def _unguarded() -> None:
 
 def _untidy() -> None:
     """What dead attempts leave behind is nobody's business."""
-    from airflow_provider_backfill.engine import runner, stage
+    from airflow_provider_backfill.engine import attempt, stage
 
-    for module in (runner, stage):
+    for module in (attempt, stage):
         setattr(module, "drop_leftovers", lambda *arguments: [])  # noqa: B010
 
 

@@ -22,7 +22,13 @@ from airflow_provider_backfill.engine.runner import this_claimant
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.stage import stage_prefix, working_directory
-from airflow_provider_backfill.exceptions import AttemptError, ClaimLostError
+from airflow_provider_backfill.engine.window import ChunkSize
+from airflow_provider_backfill.exceptions import (
+    AttemptError,
+    ChunkMissingError,
+    ClaimLostError,
+    OverlapError,
+)
 from tests.support.sources import EPOCH, day, events, new_columns, source_of, two_types
 from tests.support.worlds import IDS, ITEMS, World, steal
 
@@ -256,6 +262,46 @@ def test_what_a_killed_attempt_left_is_dropped_by_the_next_plan(world: World) ->
     with world.target.connect(5) as session:
         Ledger(session, world.target).fail(live, "killed")
     backfill.seed(plan)
+
+
+def test_a_dead_stage_that_cannot_be_dropped_keeps_nobody_from_planning(
+    pg_target: Target, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be another role's, or somebody may read it, such as a dump."""
+    world = World(pg_target, settings)
+    backfill, plan = world.seeded(source_of(events()))
+    stage = stage_prefix(pg_target, "web_events") + "0" * 16
+    world.query(f'CREATE SCHEMA "{stage}"')
+    world.query(f'CREATE TABLE "{stage}".events (id INTEGER)')
+    with pg_target.connect(5) as reader, reader.transaction():
+        reader.execute(f'SELECT * FROM "{stage}".events')
+        backfill.seed(plan)
+        assert world.run(backfill, plan, 1)[0].loaded
+    assert f"dead stage {stage} could not be dropped: " in caplog.text
+    backfill.seed(plan)
+    assert world.leftovers() == []
+
+
+def test_a_version_that_is_being_replaced_still_stands_in_the_way(world: World) -> None:
+    """Its rows are there until the next one is published: another backfill would double them."""
+    backfill, plan = world.seeded(source_of(events()))
+    world.run(backfill, plan)
+    other = replace(backfill, chunk=ChunkSize.parse("12h"))
+    with world.target.connect(5) as session:
+        Ledger(session, world.target).restate(plan.backfill_id, "000001")
+    with pytest.raises(OverlapError):
+        other.plan()
+    world.run(backfill, plan, 2)
+    assert world.query(IDS) == [(1, 10), (2, 20), (3, 30)]
+
+
+def test_rows_whose_load_is_not_known_are_not_restated(world: World) -> None:
+    """Another tool completed the chunk: its rows could not be told from others."""
+    backfill, plan = world.seeded(source_of(events()))
+    world.run(backfill, plan)
+    world.query("UPDATE @_dlt_backfills SET load_ids = NULL")
+    with world.target.connect(5) as session, pytest.raises(ChunkMissingError):
+        Ledger(session, world.target).restate(plan.backfill_id, "000001")
 
 
 def test_selected_resources_are_the_only_ones_loaded(world: World) -> None:

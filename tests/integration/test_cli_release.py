@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -182,6 +183,9 @@ def answered(site: Site, keys: bytes, *arguments: str) -> tuple[int, str]:
     while b"[y/N]: " not in shown:
         shown += os.read(ours, 65_536)
     os.write(ours, keys)
+    while keys == b"\x03" and not select.select([ours], [], [], 1.0)[0]:
+        # Python waits for a key without having looked for a signal that came just before. People press again.
+        os.write(ours, keys)
     try:
         while chunk := os.read(ours, 65_536):
             shown += chunk

@@ -53,7 +53,7 @@ def test_the_wait_for_the_file_is_bounded_and_names_it_and_its_holder(
             with pytest.raises(LedgerBusyError) as caught:
                 step()
             message = str(caught.value)
-            assert f"database '{duck_target.credentials}' stayed locked for 0 s: " in message
+            assert f"database '{duck_target.credentials}' stayed locked for 0.3 s: " in message
             assert f"(process {other.pid}) has it open" in message
             assert "[chunked_backfill] file_lock_timeout_seconds" in message
             assert "\n" not in message

@@ -18,7 +18,6 @@ from tests.integration.conftest import postgres_target
 from tests.support.duckdb_files import held_by_another_process
 from tests.support.ledgers import (
     WAIT,
-    end_leases,
     everything,
     me,
     opened,

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from airflow_provider_backfill.engine.signals import Stopped, blocked, held_back, stoppable, unblock
+from airflow_provider_backfill.engine.signals import Stopped, blocked, check, held_back, stoppable, unblock
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -120,3 +120,24 @@ def test_a_process_begins_with_signals_blocked_until_it_can_handle_them():
 def test_unblocking_what_is_not_blocked_does_nothing():
     unblock()
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()).isdisjoint(NUMBERS)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_stop_that_a_finaliser_swallows_is_raised_again():
+    """Python drops what is raised within __del__; the handler ran, and would not run again."""
+
+    class Last:
+        def __del__(self):
+            signal.raise_signal(signal.SIGTERM)
+
+    def go_on():
+        with stoppable():
+            last = Last()
+            del last
+            check()
+
+    with pytest.raises(Stopped, match="SIGTERM"):
+        go_on()
+    # The next block begins anew.
+    with stoppable():
+        check()

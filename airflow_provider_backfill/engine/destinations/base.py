@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
+from airflow_provider_backfill._text import shown
 from airflow_provider_backfill.engine.queries import bind
+from airflow_provider_backfill.exceptions import TargetError
 
 LEDGER_TABLE = "_dlt_backfills"
 
@@ -189,6 +191,11 @@ class Target:
     destination: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # Statements mark their parameters with them.
+        if set(self.dataset_name) & set(":%"):
+            raise TargetError(
+                f"dataset_name {shown(self.dataset_name)} has a : or a % in it; pass another name"
+            )
         self.dialect.check(self)
 
     def connect(self, wait_seconds: float, *, read_only: bool = False) -> AbstractContextManager[Session]:

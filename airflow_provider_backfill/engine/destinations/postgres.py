@@ -112,6 +112,12 @@ class Postgres(Dialect):
             {"idle": f"{math.ceil(idle_seconds * 1_000)}ms", "number": number},
         )
 
+    def drop_schema(self, session: Session, schema: str) -> None:
+        # Whoever reads a dead stage, such as a dump, must not keep the living from their work.
+        with session.transaction():
+            session.execute("SET LOCAL lock_timeout = '5s'")
+            super().drop_schema(session, schema)
+
     def limit_statements(self, session: Session, seconds: float) -> None:
         # A number of ours, and SET takes no parameters.
         session.execute(f"SET LOCAL statement_timeout = {math.ceil(seconds * 1_000)}")

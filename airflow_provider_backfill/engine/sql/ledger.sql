@@ -48,7 +48,8 @@ FROM {ledger} AS other
 WHERE other.source_section = :source_section
   AND {resources_meet}
   AND other.backfill_id <> :backfill_id
-  AND other.status = 'completed'
+  -- A version that is being replaced still stands.
+  AND (other.status = 'completed' OR {replaced})
   AND other.chunk_from < :backfill_to AND other.chunk_to > :backfill_from
 GROUP BY backfill_id ORDER BY backfill_id
 
@@ -118,7 +119,7 @@ WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
     WHERE other.source_section = mine.source_section
       AND {resources_meet_mine}
       AND (other.status IN ('claimed', 'running')
-           OR (other.status = 'completed' AND other.backfill_id <> mine.backfill_id))
+           OR ((other.status = 'completed' OR other.load_ids IS NOT NULL) AND other.backfill_id <> mine.backfill_id))
       AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
   )
 RETURNING attempt, chunk_from, chunk_to, chunk_size, run_id, load_ids
@@ -131,7 +132,7 @@ WITH taken AS MATERIALIZED (
     WHERE other.source_section = :source_section
       AND ((other.status IN ('claimed', 'running')
             AND (other.lease_expires_at IS NULL OR other.lease_expires_at > {now}))
-           OR (other.status = 'completed' AND other.backfill_id <> :backfill_id))
+           OR ((other.status = 'completed' OR other.load_ids IS NOT NULL) AND other.backfill_id <> :backfill_id))
       AND other.chunk_from < :backfill_to AND other.chunk_to > :backfill_from
 )
 SELECT mine.chunk_id FROM {ledger} AS mine
@@ -219,6 +220,8 @@ UPDATE {ledger} SET
     status = 'pending', claimed_by = NULL, claimed_at = NULL, claim_token = NULL, lease_expires_at = NULL,
     started_at = NULL, completed_at = NULL, covered_by = NULL, updated_at = {now}
 WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND status = 'completed'
+  -- Rows whose load is not known cannot be told from others, and would stand twice.
+  AND (load_ids IS NOT NULL OR coalesce(records_loaded, 0) = 0)
 RETURNING chunk_id
 
 -- name: live_tokens
