@@ -2,7 +2,8 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 CHAOS_ARGS ?=
-WORKERS ?= 2
+# More than a machine of two cores has: much of the time is waiting.
+WORKERS ?= 3
 
 VENV := .venv
 VENV2 := .venv-airflow2

@@ -18,7 +18,6 @@ import pytest
 import sqlalchemy as sa
 from dlt.sources.rest_api import rest_api_source
 from dlt.sources.sql_database import sql_table
-from packaging.version import Version
 
 from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.destinations import Target
@@ -85,9 +84,6 @@ class Watched:
     """A table as a dlt source, and the conditions that it was read with."""
 
     def __init__(self, url: str, column: str, backend: str, *, reflected: bool) -> None:
-        if backend == "pyarrow" and Version(dlt.__version__) < Version("1.31"):
-            # Its helpers needed numpy, which not every installation has.
-            pytest.importorskip("numpy")
         self.url, self.column, self.backend, self.reflected = url, column, backend, reflected
         self.asked: list[tuple[Any, Any]] = []
 
@@ -156,7 +152,6 @@ def test_a_postgres_table_to_duckdb(
 def test_a_duckdb_table_to_postgres(
     postgres_url: str, tmp_path: Path, settings: Settings, column: str, backend: str
 ) -> None:
-    pytest.importorskip("duckdb_engine")
     url = f"duckdb:///{tmp_path / 'from.duckdb'}"
     engine = sa.create_engine(url)
     fill(engine)
