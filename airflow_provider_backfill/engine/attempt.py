@@ -68,6 +68,7 @@ class Attempt:
     Attributes:
         records: Rows that it has extracted, nested rows included.
         bytes: Size of their load files, bytes.
+        dropped: Rows that the source gave outside the chunk.
         lost: Why it may not go on, once `settle` has found the claim gone.
     """
 
@@ -96,6 +97,7 @@ class Attempt:
         self._opened_at: float | None = None
         self._reality = Reality()
         self.records = 0
+        self.dropped = 0
         self.bytes = 0
 
     def run(self, on_start: Callable[[], None] | None) -> None:
@@ -133,6 +135,7 @@ class Attempt:
         )
         refuse_empty(self._source, self._claim, package)
         self.records = package.records
+        self.dropped = package.dropped
         self.bytes = sum(os.path.getsize(file.path) for file in package.files)
         chains = table_chains(package.schema, [file.table for file in package.files])
         recorded = package.schema

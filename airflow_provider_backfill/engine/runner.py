@@ -39,6 +39,8 @@ class Outcome:
         seconds: How long the attempt took; 0 when there was nothing to do.
         attempt: Which try it was.
         bytes: Size of the load files, bytes.
+        dropped: Rows that the source gave outside the chunk, which were left out; see
+            `SourceSpec.cursor_column`.
     """
 
     loaded: bool
@@ -46,6 +48,7 @@ class Outcome:
     seconds: float = 0.0
     attempt: int
     bytes: int = 0
+    dropped: int = 0
 
 
 def this_claimant(
@@ -175,4 +178,5 @@ class Runner:
             seconds=time.monotonic() - began,
             attempt=claim.attempt,
             bytes=attempt.bytes,
+            dropped=attempt.dropped,
         )

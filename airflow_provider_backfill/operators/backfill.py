@@ -37,7 +37,8 @@ class ChunkedBackfillOperator(SourceOperator):
     is over when the chunk is free, and after ``[chunked_backfill] wait_timeout_seconds`` in all.
 
     The return value is a dict: ``backfill_id``, ``chunk_id``, ``chunk`` (its interval, for people),
-    ``status`` (``completed``, or ``skipped`` if there was nothing to do), ``rows``, ``bytes``, ``seconds``.
+    ``status`` (``completed``, or ``skipped`` if there was nothing to do), ``rows``, ``bytes``, ``dropped``
+    (rows that the source gave outside the chunk), ``seconds``.
 
     Args:
         chunk: For a task that is not mapped, the size under which the ledger knows its one chunk
@@ -217,6 +218,7 @@ class ChunkedBackfillOperator(SourceOperator):
             "status": "completed" if outcome.loaded else "skipped",
             "rows": outcome.records,
             "bytes": outcome.bytes,
+            "dropped": outcome.dropped,
             "seconds": round(outcome.seconds, 3),
         }
 

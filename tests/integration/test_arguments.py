@@ -99,7 +99,8 @@ def test_rows_outside_of_the_chunk_are_dropped_and_counted(
     plan = backfill.plan()
     backfill.seed(plan)
     with caplog.at_level(logging.WARNING):
-        assert [outcome.records for outcome in world.run(backfill, plan)] == [2, 2, 2, 2]
+        outcomes = world.run(backfill, plan)
+    assert [(outcome.records, outcome.dropped) for outcome in outcomes] == [(2, 2), (2, 4), (2, 4), (2, 2)]
     assert world.query("SELECT id FROM @events ORDER BY id") == [(n,) for n in range(8)]
     said = [record.getMessage() for record in caplog.records if "outside" in record.getMessage()]
     assert [text.partition("yielded ")[2].partition(" ")[0] for text in said] == ["2", "4", "4", "2"]

@@ -304,6 +304,20 @@ def test_rows_whose_load_is_not_known_are_not_restated(world: World) -> None:
         Ledger(session, world.target).restate(plan.backfill_id, "000001")
 
 
+def test_an_attempt_without_its_ledger_row_publishes_nothing(world: World) -> None:
+    """A write to the ledger is no formality: here the table goes while the source is read."""
+
+    def rows() -> Iterator[dict[str, Any]]:
+        yield from events()
+        world.query("DROP TABLE @_dlt_backfills")
+
+    backfill, plan = world.seeded(source_of(rows))
+    with pytest.raises(AttemptError, match="_dlt_backfills"):
+        world.run(backfill, plan, 1)
+    assert world.query("SELECT count(*) FROM @events") == [(0,)]
+    assert world.query("SELECT count(*) FROM @_dlt_loads") == [(0,)]
+
+
 def test_selected_resources_are_the_only_ones_loaded(world: World) -> None:
     @dlt.source(name="web_events")
     def two() -> Any:

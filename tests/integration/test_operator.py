@@ -69,6 +69,7 @@ class TestTasks:
             "status": "completed",
             "rows": 1,
             "bytes": 0,
+            "dropped": 0,
             "seconds": 0,
         }
         assert results[2]["bytes"] > 0

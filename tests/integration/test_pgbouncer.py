@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +16,6 @@ from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.destinations import Target
 from airflow_provider_backfill.engine.runner import Outcome, this_claimant
 from airflow_provider_backfill.engine.settings import Settings
-from airflow_provider_backfill.engine.source import SourceSpec
-from airflow_provider_backfill.engine.window import ChunkSize, Window
 from tests.integration.conftest import postgres_target
 from tests.support.commands import BACKFILL_ID, Site
 from tests.support.crowds import crowd
@@ -47,13 +46,12 @@ def server() -> Iterator[Postgres]:
 @pytest.fixture(scope="module")
 def bouncer(server: Postgres) -> Iterator[PgBouncer]:
     """A pooler with the connections that the manual asks for: one more than attempts at once."""
-    try:
-        pooler = PgBouncer(server, settings={"default_pool_size": "5"})
-        pooler.start()
-    except PgBouncerUnavailableError as error:
-        pytest.skip(str(error))
-    yield pooler
-    pooler.stop()
+    with ExitStack() as stack:
+        try:
+            pooler = stack.enter_context(PgBouncer(server, settings={"default_pool_size": "5"}))
+        except PgBouncerUnavailableError as error:
+            pytest.skip(str(error))
+        yield pooler
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +157,8 @@ def _chunk(number: int, barrier: object, backfill: Backfill, backfill_id: str) -
 @pytest.mark.parametrize("disposition", ["append", "merge"])
 def test_four_attempts_at_once_pass_through_it(database, settings: Settings, disposition):
     world = World(database.pooled, settings)
-    backfill = Backfill(
-        source=SourceSpec(reference=f"{__name__}:{'merged' if disposition == 'merge' else 'appended'}"),
-        target=database.pooled,
-        window=Window(start=day(1, 0), end=day(5, 0)),
-        chunk=ChunkSize.parse("1d"),
-        settings=settings,
-    )
-    made = backfill.plan()
-    backfill.seed(made)
+    name = "merged" if disposition == "merge" else "appended"
+    backfill, made = world.seeded(f"{__name__}:{name}", days=4)
     with crowd(4) as processes:
         outcomes = processes.run(_chunk, backfill, made.backfill_id)
     assert [outcome.loaded for outcome in outcomes] == [True] * 4

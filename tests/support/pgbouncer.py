@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.postgres import Postgres, _account, _temporary_directory, fresh_database
+from tests.support.postgres import Postgres, fresh_database, server_account, temporary_directory
 from tests.support.processes import die_with_parent, free_port
 
 #: What the package needs beside itself, by the name of the library; the first package that there is serves.
@@ -87,9 +87,9 @@ class PgBouncer:
         return url.replace(f"@127.0.0.1:{self._server.port}/", f"@127.0.0.1:{self.port}/")
 
     def start(self) -> None:
-        account = _account()
+        account = server_account()
         program = _program()
-        self._home = Path(tempfile.mkdtemp(prefix="pgbouncer-", dir=_temporary_directory(account)))
+        self._home = Path(tempfile.mkdtemp(prefix="pgbouncer-", dir=temporary_directory(account)))
         atexit.register(self.stop)
         # The environment may lie below a directory that the account may not enter.
         shutil.copytree(program.parent, self._home / "program", symlinks=False)

@@ -71,7 +71,7 @@ class Postgres:
         self._start_timeout = start_timeout
         self._home: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._account = _account()
+        self._account = server_account()
 
     def __enter__(self) -> Postgres:
         self.start()
@@ -103,7 +103,7 @@ class Postgres:
         if self.running:
             return self
         if self._home is None:
-            self._home = Path(tempfile.mkdtemp(prefix="pg-", dir=_temporary_directory(self._account)))
+            self._home = Path(tempfile.mkdtemp(prefix="pg-", dir=temporary_directory(self._account)))
             atexit.register(self.stop)
             self._make_cluster()
         for _ in range(_START_ATTEMPTS):
@@ -256,7 +256,7 @@ def fresh_database(server: Postgres) -> Iterator[str]:
             server.drop_database(url)
 
 
-def _account() -> pwd.struct_passwd | None:
+def server_account() -> pwd.struct_passwd | None:
     """Who runs the server: Postgres refuses to run as root, so there it is ``nobody``."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
@@ -277,7 +277,7 @@ def _binaries(account: pwd.struct_passwd | None) -> Path:
     if account is None or _can_run(binaries / "postgres", account):
         return binaries
     # The checkout may lie below a directory that only root may enter, such as its home.
-    copy = Path(tempfile.mkdtemp(prefix="pg-bin-", dir=_temporary_directory(account)))
+    copy = Path(tempfile.mkdtemp(prefix="pg-bin-", dir=temporary_directory(account)))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
     for source in (installation, package.with_name(f"{package.name}.libs")):
         if source.is_dir():
@@ -288,7 +288,7 @@ def _binaries(account: pwd.struct_passwd | None) -> Path:
     return _copied_binaries[0]
 
 
-def _temporary_directory(account: pwd.struct_passwd | None) -> str:
+def temporary_directory(account: pwd.struct_passwd | None) -> str:
     """The usual one, unless it lies where ``account`` may not enter."""
     usual = Path(tempfile.gettempdir()).resolve()
     if account is None or all(path.stat().st_mode & stat.S_IXOTH for path in (usual, *usual.parents)):
