@@ -12,7 +12,7 @@ from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.intervals import stored_bound
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan, make_plan, source_key
-from airflow_provider_backfill.engine.records import ChunkRow
+from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import BoundedBy, SourceSpec
 from airflow_provider_backfill.engine.window import ChunkSize, Window
@@ -146,6 +146,15 @@ class Backfill:
     def rows(self, plan: BackfillPlan) -> list[ChunkRow]:
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
             return Ledger(session, self.target).chunks(plan.backfill_id)
+
+    def completed(self, plan: BackfillPlan) -> int:
+        """How many chunks of a plan are done already. Only reads."""
+        if not self.target.exists():
+            return 0
+        with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
+            ledger = Ledger(session, self.target)
+            rows = ledger.chunks(plan.backfill_id) if ledger.exists() else []
+        return sum(row.status is ChunkStatus.COMPLETED for row in rows)
 
     def due(self, plan: BackfillPlan, since: datetime, limit: int) -> int:
         """How many chunks may be claimed now, counted no further than ``limit``; see `Ledger.claim_next`."""

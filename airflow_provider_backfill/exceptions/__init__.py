@@ -11,6 +11,7 @@
     │   │   ├── BoundFormatError            a bound is neither a time nor a whole number
     │   │   ├── ChunkSizeError              a chunk size is not one, or does not fit the window
     │   │   ├── TooManyChunksError          the plan is longer than max_chunks
+    │   │   ├── MapLengthError              the plan is longer than Airflow maps
     │   │   └── TimezoneError               no such time zone
     │   ├── ChoiceError                     an argument is none of its choices
     │   ├── ChunkFieldError                 a field in an argument of the source is none of a chunk's
@@ -78,6 +79,7 @@ from airflow_provider_backfill.exceptions.windows import (
     ChunkSizeError,
     CursorFormatError,
     EmptyWindowError,
+    MapLengthError,
     NaiveBoundError,
     TimezoneError,
     TooManyChunksError,
@@ -104,6 +106,7 @@ __all__ = [
     "LedgerBusyError",
     "LedgerError",
     "LedgerUnreachableError",
+    "MapLengthError",
     "NaiveBoundError",
     "OverlapError",
     "PlanConflictError",

@@ -91,6 +91,21 @@ class TooManyChunksError(WindowError):
 
 
 @dataclass(eq=False, repr=False)
+class MapLengthError(WindowError):
+    """A task would have to map ``count`` chunks; Airflow maps at most ``max_map_length``."""
+
+    count: int
+    max_map_length: int
+
+    def _message(self) -> str:
+        return (
+            f"this window has {self.count} chunks to run, more than the {self.max_map_length} that Airflow "
+            "maps ([core] max_map_length); use a larger chunk or a shorter window, raise the limit, "
+            "or run the window with chunked-backfill"
+        )
+
+
+@dataclass(eq=False, repr=False)
 class TimezoneError(WindowError):
     """There is no such ``timezone``; ``matches`` are the names that resemble it, best first."""
 

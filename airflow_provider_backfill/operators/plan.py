@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, this_task
-from airflow_provider_backfill.version_compat import Context
+from airflow_provider_backfill.version_compat import Context, conf
 
 if TYPE_CHECKING:
     from airflow_provider_backfill.engine.plan import BackfillPlan
@@ -57,6 +57,7 @@ class BackfillPlanOperator(SourceOperator):
     def _seed(self, context: Context) -> tuple[BackfillPlan, list[ChunkRow]]:
         from airflow_provider_backfill.engine.backfill import Backfill
         from airflow_provider_backfill.engine.window import ChunkSize
+        from airflow_provider_backfill.exceptions import MapLengthError
         from airflow_provider_backfill.hooks.backfill import prepare_dlt
 
         prepare_dlt()
@@ -68,6 +69,11 @@ class BackfillPlanOperator(SourceOperator):
             settings=self.settings,
         )
         plan = backfill.plan()
+        due = len(plan.chunks) - backfill.completed(plan)
+        limit = conf.getint("core", "max_map_length")
+        if due > limit:
+            # Airflow itself would say so after the rows are written.
+            raise MapLengthError(due, limit)
         return plan, backfill.seed(plan)
 
     def _mapped(self, plan: BackfillPlan, rows: list[ChunkRow], planner: Claimant) -> list[dict[str, Any]]:

@@ -25,6 +25,22 @@ def never_read(target: Target, backfill_id: str, chunk_id: str) -> None:
 
 @pytest.mark.usefixtures("sources")
 class TestTasks:
+    def test_more_chunks_than_airflow_maps_are_refused_before_anything_is_written(
+        self, warehouse: Target, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "3")
+        with pytest.raises(AirflowFailException, match="has 5 chunks to run, more than the 3 that Airflow"):
+            Tasks().plan()
+        with warehouse.connect(5) as session:
+            assert not Ledger(session, warehouse).exists()
+        # What is done already need not be mapped.
+        monkeypatch.delenv("AIRFLOW__CORE__MAX_MAP_LENGTH")
+        before = Tasks("before")
+        for index, part in enumerate(before.plan()[:2]):
+            before.chunk(part, index)
+        monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "3")
+        assert [part["chunk_id"] for part in Tasks().plan()] == ["000002", "000003", "000004"]
+
     def test_plan_chunks_report(
         self, warehouse: Target, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -274,3 +274,21 @@ def test_a_childs_own_cursor_is_looked_at_beside_its_parents():
     parent = resource_of(incremental("at", initial_value=EPOCH), NOONS)
     child = child_of(parent, incremental("at", initial_value=EPOCH + timedelta(days=3_000)))
     assert examined(child) == ["initial-value"]
+
+
+def test_an_iterator_that_is_made_once_has_rows_for_the_first_chunk_alone():
+    def bounded(values):
+        cursor = incremental[datetime]("at", initial_value=EPOCH)
+        return dlt.resource(iter([{"at": value} for value in values]), name="rows").add_step(cursor)
+
+    shared = iter([{"at": value} for value in NOONS])
+    step = incremental[datetime]("at", initial_value=EPOCH)
+    # Each chunk has a resource of its own, as after a deep copy, and all have the iterator.
+    assert loaded(lambda: dlt.resource(shared, name="rows").add_step(step.copy())) == [NOONS[:1], []]
+    assert examined(bounded(NOONS)) == ["read-once"]
+
+    def made(name="rows"):
+        return bounded(NOONS)
+
+    # A function makes another one each time.
+    assert examined(made) == []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.engine.preflight.arguments import with_arguments
 from airflow_provider_backfill.engine.preflight.cursors import cursor_in, cursor_of, cursors_of
+from airflow_provider_backfill.engine.preflight.once import read_once
 from airflow_provider_backfill.engine.preflight.rules import RULES, WARNINGS, Rule
 from airflow_provider_backfill.engine.preflight.subject import Subject
 from airflow_provider_backfill.engine.preflight.window import WINDOW_RULES
@@ -106,7 +107,7 @@ def examine(
 
     formats = spec.cursor_format
     effective_formats(source, formats, whole=bool(chunks) and chunks[0].whole)
-    report = look(source, chunks, formats=formats, known=spec.imported)
+    report = look(source, chunks, formats=formats, known=(*spec.imported, *read_once(spec, source)))
     report = replace(report, findings=with_arguments(spec, report.findings))
     if not chunks:
         return report
