@@ -183,12 +183,13 @@ def answered(site: Site, keys: bytes, *arguments: str) -> tuple[int, str]:
     while b"[y/N]: " not in shown:
         shown += os.read(ours, 65_536)
     os.write(ours, keys)
-    while keys == b"\x03" and not select.select([ours], [], [], 1.0)[0]:
-        # Python waits for a key without having looked for a signal that came just before. People press again.
-        os.write(ours, keys)
     try:
-        while chunk := os.read(ours, 65_536):
-            shown += chunk
+        while True:
+            if select.select([ours], [], [], 1.0)[0]:
+                shown += os.read(ours, 65_536)
+            elif keys == b"\x03":
+                # Python may wait for a key without having looked for a signal that came just before it did.
+                os.write(ours, keys)
     except OSError:
         # Linux's way to say that the other side has closed.
         pass
