@@ -36,15 +36,19 @@ def world(target: Target, settings: Settings) -> Iterator[World]:
 @contextmanager
 def slow_clock(minutes: int) -> Iterator[None]:
     """dlt stamps what it stores with the clock of a machine that is so many minutes behind."""
-    real = job_client_impl.datetime  # type: ignore[attr-defined]
+    # Older versions of dlt ask pendulum for the time.
+    name = "datetime" if hasattr(job_client_impl, "datetime") else "pendulum"
+    real: Any = getattr(job_client_impl, name)
 
-    class Late(real):  # type: ignore[misc,valid-type]
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return real.now(tz) - timedelta(minutes=minutes)
+    class Late:
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(real, attribute)
+
+        def now(self, *zone: Any) -> Any:
+            return real.now(*zone) - timedelta(minutes=minutes)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job_client_impl, "datetime", Late)
+        patch.setattr(job_client_impl, name, Late())
         yield
 
 
