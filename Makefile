@@ -19,7 +19,7 @@ export UV_LINK_MODE ?= copy
 export UV_COMPILE_BYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-airflow2 chaos lint format docs constraints clean
+.PHONY: help demo up test test-airflow2 test-chaos chaos lint format docs constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,11 +32,14 @@ up: $(READY) ## The same, and Airflow stays up until Ctrl-C
 
 test: $(READY) ## Run every test on Airflow 3.3 with the newest dlt
 	$(BIN)/python -m pytest tests/unit tests/integration -n $(WORKERS) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest tests/system tests/chaos $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/system $(PYTEST_ARGS)
 
 test-airflow2: $(READY2) ## Run the tests of the floor: Airflow 2.11 with dlt 1.26
 	$(BIN2)/python -m pytest tests/unit tests/integration -n $(WORKERS) $(PYTEST_ARGS)
 	$(BIN2)/python -m pytest tests/system -m airflow2 $(PYTEST_ARGS)
+
+test-chaos: $(READY) ## Inject 20 faults on each database, and see that broken products are found out
+	$(BIN)/python -m pytest tests/chaos $(PYTEST_ARGS)
 
 chaos: $(READY) ## Inject 200 faults into backfills on each of DuckDB and Postgres, and check every row
 	$(BIN)/python -m tests.chaos --faults 200 $(CHAOS_ARGS)

@@ -47,7 +47,7 @@ def test_no_fault_loses_or_doubles_a_row(destination: str, tmp_path: Path) -> No
     ("broken", "scenario", "found_out"),
     [
         ("untransactional", "duckdb/inside-publish/sigkill/append/forward/last/one", "rows lost"),
-        ("untransactional", "postgres/inside-publish/sigkill/merge/forward/last/one", "a consumer saw half"),
+        ("untransactional", "postgres/inside-publish/sigkill/append/forward/last/one", "a consumer saw half"),
         ("unguarded", "postgres/after-normalise/sigstop/append/forward/middle/one", "rows too many"),
         ("untidy", "duckdb/mid-load/sigkill/append/forward/last/one", "left behind: stage"),
         (
@@ -64,8 +64,8 @@ def test_a_broken_product_is_found_out(broken: str, scenario: str, found_out: st
         *("--destination", scenario.partition("/")[0]),
     )
     assert code == 1, said
-    [result] = found["scenarios"]
-    assert result["injected"]
+    # On a busy machine a scenario may lose its lease before it comes to its point, and is played again.
+    [result] = [one for one in found["scenarios"] if one["injected"]]
     assert found_out in "; ".join(result["violations"])
 
 
