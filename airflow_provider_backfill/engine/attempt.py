@@ -168,7 +168,7 @@ class Attempt:
             if self._staged:
                 self._target.dialect.drop_schema(session, self._stage)
                 self._staged = False
-            self._spare(session)
+            self._spare(session, self._kept_seconds())
 
     def _planned_source(self) -> DltSource:
         """A fresh source, which must be the one that was planned for: DAGs are edited between two tasks."""
@@ -196,17 +196,23 @@ class Attempt:
             names = [f"{table}.{column}" for table in found for column in found[table]["columns"]]
             raise SchemaMovedError(f"the tables are not what its schema says: {', '.join(names)}")
 
-    def _spare(self, session: Session) -> None:
-        """Let no other claim run out for the time that this attempt had the database to itself."""
-        if self._target.dialect.single_process and self._opened_at is not None:
-            Ledger(session, self._target).spare(time.monotonic() - self._opened_at)
-            self._opened_at = None
+    def _kept_seconds(self) -> float:
+        """For how long this attempt has had the database to itself, seconds; 0 where others can use it."""
+        if self._opened_at is None or not self._target.dialect.single_process:
+            return 0
+        return time.monotonic() - self._opened_at
+
+    def _spare(self, session: Session, seconds: float) -> None:
+        """Let no other claim run out for that time; once."""
+        if seconds:
+            Ledger(session, self._target).spare(seconds)
+        self._opened_at = None
 
     def _giving_way(self, session: Session, step: Callable[[], None]) -> None:
         """Repeat a transaction that the database ended in favour of another one."""
-        lease = self._settings.lease_seconds
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
+        lease = self._settings.lease_seconds
         Retrying(
             retry=retry_if_exception(lambda error: self._target.dialect.is_conflict(innermost(error))),
             stop=stop_after_attempt(TRIES),
@@ -221,6 +227,8 @@ class Attempt:
 
         The connection may have gone after the database committed and before it said so. The row tells.
         """
+        # The file is closed by now; the wait for it below is not this attempt's doing.
+        kept = self._kept_seconds()
         if isinstance(error, Exception):
             reason = root_cause(error, self._target.redact)
         else:
@@ -229,7 +237,7 @@ class Attempt:
         try:
             with self._target.connect(self._file_wait) as session:
                 ledger = Ledger(session, self._target)
-                self._spare(session)
+                self._spare(session, kept)
                 try:
                     ledger.fail(self._claim, reason, will_retry=will_retry)
                 except ClaimLostError as lost:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +168,20 @@ def test_each_source_in_a_dataset_of_its_own_asks_for_no_second_extraction(world
             "sure": True,
             "data": b"1",
             "when": day(1).date(),
+            "clock": time(12, 30),
+            "exact": Decimal("1.25"),
+            "short": 7,
+            "tree": {"a": [1]},
+            "wei": 10**15,
+            "naive": datetime(2024, 1, 1, 12),  # noqa: DTZ001
         }
 
-    backfill, plan = world.seeded(source_of(rows), days=2)
+    columns = {
+        "short": {"data_type": "bigint", "precision": 16},
+        "tree": {"data_type": "json"},
+        "wei": {"data_type": "wei"},
+    }
+    backfill, plan = world.seeded(source_of(rows, columns=columns), days=2)
     for target in (world.target, replace(world.target, dataset_name="other")):
         backfill = replace(backfill, target=target)
         backfill.seed(plan)
