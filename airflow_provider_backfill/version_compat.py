@@ -6,7 +6,10 @@ Everything else imports the names that moved between the lines from here. Where
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow import __version__ as _airflow_version
+from airflow.exceptions import AirflowRescheduleException
 from airflow.providers.common.compat.sdk import (
     DAG,
     AirflowException,
@@ -31,6 +34,7 @@ __all__ = [
     "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",
+    "AirflowRescheduleException",
     "AirflowSkipException",
     "BaseHook",
     "BaseOperator",
@@ -40,6 +44,7 @@ __all__ = [
     "TriggerRule",
     "XComArg",
     "conf",
+    "mapped_states",
     "mask_secret",
 ]
 
@@ -54,3 +59,23 @@ elif AIRFLOW_V_3_0_PLUS:
     from airflow.sdk.execution_time.secrets_masker import mask_secret  # type: ignore[no-redef]
 else:
     from airflow.utils.log.secrets_masker import mask_secret  # type: ignore[no-redef,import-not-found]
+
+
+def mapped_states(ti: Any) -> dict[int, str | None]:
+    """State of each mapped task instance of a running task's task, in its DAG run, by map index."""
+    if hasattr(ti, "get_task_states"):
+        found = ti.get_task_states(dag_id=ti.dag_id, task_ids=[ti.task_id], run_ids=[ti.run_id])
+        prefix = f"{ti.task_id}_"
+        return {
+            int(name.removeprefix(prefix)): state
+            for name, state in found.get(ti.run_id, {}).items()
+            if name.startswith(prefix)
+        }
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        rows = session.query(TaskInstance.map_index, TaskInstance.state).filter_by(
+            dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id
+        )
+        return {index: state and str(state) for index, state in rows}

@@ -12,10 +12,11 @@ from airflow_provider_backfill.cli.options import backfill_options, common_optio
 from airflow_provider_backfill.cli.output import print_pairs
 from airflow_provider_backfill.cli.request import Request
 from airflow_provider_backfill.engine.backfill import Backfill
-from airflow_provider_backfill.engine.intervals import Interval, bound_text, plain_bound
+from airflow_provider_backfill.engine.intervals import Interval, plain_bound
 from airflow_provider_backfill.engine.ledger import Ledger
-from airflow_provider_backfill.engine.plan import BackfillPlan, interval_label
-from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
+from airflow_provider_backfill.engine.plan import BackfillPlan
+from airflow_provider_backfill.engine.records import ChunkRow
+from airflow_provider_backfill.engine.report import plan_pairs, standing
 
 
 @click.command(short_help="Show what a run would do.")
@@ -31,7 +32,7 @@ def plan(*, as_json: bool, **options: Any) -> int:
     backfill = Request.of(options).backfill()
     made = backfill.plan()
     rows = _rows(backfill, made)
-    click.echo(_json(made, rows)) if as_json else print_pairs(_pairs(made, rows))
+    click.echo(_json(made, rows)) if as_json else print_pairs(plan_pairs(made, rows))
     return 0
 
 
@@ -43,18 +44,6 @@ def _rows(backfill: Backfill, plan: BackfillPlan) -> list[ChunkRow] | None:
     with backfill.target.connect(wait, read_only=True) as session:
         ledger = Ledger(session, backfill.target)
         return ledger.chunks(plan.backfill_id) if ledger.exists() else None
-
-
-def counts(plan: BackfillPlan, rows: Sequence[ChunkRow]) -> dict[str, int]:
-    """How the plan stands; ``due`` is what a run would load, failed chunks among it."""
-    completed = sum(row.status is ChunkStatus.COMPLETED for row in rows)
-    held = sum(row.held for row in rows)
-    return {
-        "completed": completed,
-        "due": len(plan.chunks) - completed - held,
-        "failed": sum(row.status is ChunkStatus.FAILED or row.lapsed for row in rows),
-        "held": held,
-    }
 
 
 def _json(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> str:
@@ -71,44 +60,10 @@ def _json(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> str:
         "first": _interval(plan.chunks[0].interval),
         "last": _interval(plan.chunks[-1].interval),
         "recorded": rows is not None,
-        **counts(plan, rows or ()),
+        **standing(plan, rows or ()),
     }
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def _interval(interval: Interval) -> dict[str, Any]:
     return {"from": plain_bound(interval.start), "to": plain_bound(interval.end)}
-
-
-def _pairs(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> list[tuple[str, str]]:
-    window = plan.window
-    standing = counts(plan, rows or ())
-    pairs = [
-        ("backfill", plan.backfill_id),
-        ("source", plan.source),
-        ("window", _half_open(window.interval)),
-    ]
-    if window.timezone != "UTC":
-        pairs.append((f"in {window.timezone}", interval_label(window.interval, window.timezone)))
-    pairs += [
-        ("chunks", f"{len(plan.chunks)} of {plan.size}"),
-        ("first", _half_open(plan.chunks[0].interval)),
-        ("last", _half_open(plan.chunks[-1].interval)),
-    ]
-    if rows is None:
-        pairs.append(("ledger", "none yet"))
-    pairs += [
-        ("completed", str(standing["completed"])),
-        (
-            "due",
-            f"{standing['due']} ({standing['failed']} failed)"
-            if standing["failed"]
-            else str(standing["due"]),
-        ),
-        ("held", str(standing["held"])),
-    ]
-    return pairs
-
-
-def _half_open(interval: Interval) -> str:
-    return f"[{bound_text(interval.start)} → {bound_text(interval.end)})"

@@ -11,10 +11,12 @@ from airflow_provider_backfill.engine.fields import ChunkFields
 from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.intervals import stored_bound
 from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.maps import TaskMaps
 from airflow_provider_backfill.engine.plan import BackfillPlan, make_plan, source_key
-from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
+from airflow_provider_backfill.engine.records import ChunkRow
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import BoundedBy, SourceSpec
+from airflow_provider_backfill.engine.visits import TaskVisits
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 
 if TYPE_CHECKING:
@@ -127,7 +129,7 @@ class Backfill:
         """Write the plan's rows and drop what dead attempts left; returns the backfill's rows in order."""
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
             ledger = Ledger(session, self.target)
-            ledger.prepare()
+            ledger.prepare(*(beside(session, self.target) for beside in (PlanInputs, TaskMaps, TaskVisits)))
             ledger.seed(plan)
             PlanInputs(session, self.target).remember(plan.backfill_id, plan.selected)
             self._sweep(session, plan)
@@ -147,14 +149,24 @@ class Backfill:
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
             return Ledger(session, self.target).chunks(plan.backfill_id)
 
-    def completed(self, plan: BackfillPlan) -> int:
-        """How many chunks of a plan are done already. Only reads."""
+    def completed(self, plan: BackfillPlan) -> set[str]:
+        """Ids of the chunks of a plan that are done already. Only reads."""
         if not self.target.exists():
-            return 0
+            return set()
         with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
             ledger = Ledger(session, self.target)
-            rows = ledger.chunks(plan.backfill_id) if ledger.exists() else []
-        return sum(row.status is ChunkStatus.COMPLETED for row in rows)
+            return ledger.completed(plan.backfill_id) if ledger.exists() else set()
+
+    def check_restatable(self) -> None:
+        """Refuse to load again what could not be replaced. Only reads.
+
+        Raises:
+            RestateError: Rows of the source cannot be told from others.
+        """
+        from airflow_provider_backfill.engine.restate import check_restatable
+
+        source = self.source.load(first_fields(self.source, self.window, self.chunk, self.settings))
+        check_restatable(self.target, source, self.settings.file_lock_timeout_seconds)
 
     def due(self, plan: BackfillPlan, since: datetime, limit: int) -> int:
         """How many chunks may be claimed now, counted no further than ``limit``; see `Ledger.claim_next`."""

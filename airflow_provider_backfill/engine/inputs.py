@@ -21,14 +21,10 @@ class PlanInputs(Statements):
     file_name = "inputs.sql"
 
     def remember(self, backfill_id: str, resources: Collection[str]) -> None:
-        """Note what a backfill is planned with, unless that is known already. The dataset must exist."""
+        """Note what a backfill is planned with, unless that is known already. The table must exist."""
         if not resources:
             return
-        dialect = self._target.dialect
-        with dialect.exclusive(self._target), self._session.transaction():
-            # Two planners that create the table at once would meet in the catalogue.
-            dialect.lock(self._session, f"{self._target.dataset_name}|ledger")
-            self._run("create_inputs")
+        with self._target.dialect.exclusive(self._target):
             self._run("remember", {"backfill_id": backfill_id, "resources": ",".join(sorted(resources))})
 
     def check(self, backfill_id: str, resources: Collection[str]) -> None:

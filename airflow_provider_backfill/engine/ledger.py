@@ -6,13 +6,13 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_backfill._text import masked
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
 from airflow_provider_backfill.engine.intervals import bound_text, stored_bound
+from airflow_provider_backfill.engine.ledger_reader import LedgerReader, plan_inputs
 from airflow_provider_backfill.engine.plan import BackfillPlan, source_key, timezone_of
 from airflow_provider_backfill.engine.records import ChunkRow, Claim, Claimant, Holder, restored_interval
 from airflow_provider_backfill.engine.statements import Statements
@@ -23,6 +23,7 @@ from airflow_provider_backfill.exceptions import (
     DuplicateChunksError,
     OverlapError,
     PlanConflictError,
+    RestateError,
 )
 
 #: Columns that only this project writes; a table of another tool gets them added.
@@ -43,16 +44,13 @@ OWN_COLUMNS: Mapping[str, str] = {
 
 #: What the statement ``stored_inputs`` reads, in its order.
 _INPUTS = ("source_section", "resource_name", "backfill_from", "backfill_to", "chunk_size")
-_COLUMNS = tuple(field.name for field in fields(ChunkRow))
 ERROR_LIMIT = 1_000
 #: How many chunks a claimant asks for before it believes that there is none.
 _LOOKS = 5
 
 
-class Ledger(Statements):
+class Ledger(LedgerReader):
     """The ledger of one dataset, over one open connection; see `Statements`."""
-
-    file_name = "ledger.sql"
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:
@@ -61,53 +59,13 @@ class Ledger(Statements):
             dialect.lock(self._session, f"{self._target.dataset_name}|{key}")
             yield
 
-    # Reading
-
-    def exists(self) -> bool:
-        return bool(self._table_columns())
-
-    def _table_columns(self) -> list[str]:
-        return self._target.dialect.table_columns(self._session, self._target.dataset_name, LEDGER_TABLE)
-
-    def clock(self) -> datetime:
-        """The database's time, the only one that claims are compared by."""
-        return self._run("clock")[0][0]  # type: ignore[no-any-return]
-
-    def chunks(self, backfill_id: str) -> list[ChunkRow]:
-        return self._rows("chunks", {"backfill_id": backfill_id})
-
-    def chunk(self, backfill_id: str, chunk_id: str) -> ChunkRow:
-        """One row.
-
-        Raises:
-            ChunkMissingError: There is no such row.
-        """
-        rows = self._rows("chunk", {"backfill_id": backfill_id, "chunk_id": chunk_id})
-        if not rows:
-            raise ChunkMissingError(backfill_id, chunk_id)
-        return rows[0]
-
-    def dataset_chunks(self, source_section: str | None = None) -> list[ChunkRow]:
-        """Every row, or those of one source, ordered by source and window."""
-        return self._rows("dataset_chunks", {"source_section": source_section})
-
-    def _rows(self, name: str, parameters: Mapping[str, Any]) -> list[ChunkRow]:
-        # A ledger that another tool made and nobody here wrote to yet lacks our columns: they read as empty.
-        present = set(self._table_columns())
-        left = f"extract(epoch FROM (lease_expires_at - {self._target.dialect.fragments['now']}))"
-        expressions = [
-            (left if "lease_expires_at" in present else "NULL")
-            if column == "lease_left"
-            else (column if column in present else "NULL")
-            for column in _COLUMNS
-        ]
-        rows = self._run(name, parameters, columns=", ".join(expressions))
-        return [ChunkRow.from_row(_COLUMNS, row) for row in rows]
-
     # Planning
 
-    def prepare(self) -> None:
+    def prepare(self, *beside: Statements) -> None:
         """Create the ledger, or add what a table of another tool lacks; several planners may start at once.
+
+        Args:
+            beside: What has its table beside the ledger, which is created with it.
 
         Raises:
             DuplicateChunksError: The table has a chunk twice, so it cannot be made unique.
@@ -116,7 +74,7 @@ class Ledger(Statements):
             present = set(self._table_columns())
             if not present:
                 self._target.dialect.create_schema(self._session, self._target.dataset_name)
-                self._run("create_ledger")
+                self.create()
             missing = [column for column in OWN_COLUMNS if column not in present]
             for column in missing:
                 self._run("add_column", column=column, type=OWN_COLUMNS[column])
@@ -125,6 +83,8 @@ class Ledger(Statements):
                 if twice:
                     raise DuplicateChunksError(*map(str, twice[0]))
                 self._run("create_unique_index", index=self._target.dialect.quote(f"{LEDGER_TABLE}_chunk"))
+            for tables in beside:
+                tables.create()
 
     def check(self, plan: BackfillPlan) -> None:
         """Refuse a plan that the ledger contradicts; reads only.
@@ -135,7 +95,7 @@ class Ledger(Statements):
         """
         if not self.exists():
             return
-        wanted = _inputs(plan)
+        wanted = plan_inputs(plan)
         for row in self._run("stored_inputs", {"backfill_id": plan.backfill_id}):
             stored = zip(_INPUTS, row, strict=True)
             differences = {name: (value, wanted[name]) for name, value in stored if value != wanted[name]}
@@ -162,13 +122,7 @@ class Ledger(Statements):
             }
             for chunk in plan.chunks
         ]
-        self._run("seed", {**_inputs(plan), "chunks": json.dumps(chunks)})
-
-    def neighbours(self, claim: Claim) -> list[tuple[int, int]]:
-        """Number and rows of the chunks before and behind one that are completed and have rows."""
-        ids = {"before": f"{claim.number - 2:06d}", "behind": f"{claim.number:06d}"}
-        rows = self._run("neighbours", {"backfill_id": claim.backfill_id, **ids})
-        return [(int(chunk_id) + 1, int(records)) for chunk_id, records in rows]
+        self._run("seed", {**plan_inputs(plan), "chunks": json.dumps(chunks)})
 
     # Claims
 
@@ -203,18 +157,6 @@ class Ledger(Statements):
                 seconds_left=holder.seconds_left,
             )
 
-    def holder(self, backfill_id: str, chunk_id: str) -> Holder | None:
-        """Who keeps a chunk from being claimed; None if nobody does."""
-        rows = self._run("holder", {"backfill_id": backfill_id, "chunk_id": chunk_id})
-        if not rows:
-            return None
-        claimed_by, expires_at, left = rows[0]
-        return Holder(
-            claimed_by=claimed_by,
-            lease_expires_at=expires_at and expires_at.astimezone(UTC),
-            seconds_left=None if left is None else float(left),
-        )
-
     def claim_next(
         self, plan: BackfillPlan, claimant: Claimant, lease_seconds: float, since: datetime
     ) -> Claim | None:
@@ -232,11 +174,6 @@ class Ledger(Statements):
                 if claim := self._claim(plan.backfill_id, chunk_id, claimant, lease_seconds):
                     return claim
             return None
-
-    def due(self, plan: BackfillPlan, since: datetime, limit: int) -> list[str]:
-        """Ids of the first chunks that :meth:`claim_next` would give, at most ``limit``."""
-        rows = self._run("due_chunks", {**_inputs(plan), "since": since, "limit": limit})
-        return [str(chunk_id) for (chunk_id,) in rows]
 
     def _claim(
         self, backfill_id: str, chunk_id: str, claimant: Claimant, lease_seconds: float
@@ -338,32 +275,31 @@ class Ledger(Statements):
             )
         return bool(changed)
 
-    def restate(self, backfill_id: str, chunk_id: str) -> None:
-        """``completed -> pending``: the next version of the chunk replaces the rows of this one.
+    def restate(self, backfill_id: str, *chunk_ids: str) -> None:
+        """``completed -> pending``: the next version of a chunk replaces the rows of this one.
 
         Raises:
-            ChunkMissingError: There is no such row, or it is not completed.
+            RestateError: Rows of one cannot be told from others, so nothing was changed.
+            ChunkMissingError: There is no such row, or none of them is completed.
         """
-        if not self._run("restate", {"backfill_id": backfill_id, "chunk_id": chunk_id}):
-            raise ChunkMissingError(backfill_id, chunk_id)
+        if not self._restate(backfill_id, ",".join(chunk_ids)):
+            raise ChunkMissingError(backfill_id, ", ".join(chunk_ids))
 
-    def live_tokens(self, source_section: str) -> frozenset[str]:
-        """Tokens of the claims that live, so that only what nobody uses is cleaned up."""
-        rows = self._run("live_tokens", {"source_section": source_section})
-        return frozenset(str(token) for (token,) in rows)
+    def restate_all(self, backfill_id: str) -> int:
+        """Restate the chunks of a backfill that are completed; returns how many these were.
 
+        Raises:
+            RestateError: Rows of one cannot be told from others, so nothing was changed.
+        """
+        return self._restate(backfill_id, None)
 
-def _inputs(plan: BackfillPlan) -> dict[str, Any]:
-    interval = plan.window.interval
-    return {
-        "pipeline_name": plan.source_name,
-        "source_section": plan.source_name,
-        "resource_name": ",".join(plan.resources) or None,
-        "backfill_id": plan.backfill_id,
-        "backfill_from": stored_bound(interval.start),
-        "backfill_to": stored_bound(interval.end),
-        "chunk_size": plan.chunk_size,
-    }
+    def _restate(self, backfill_id: str, chunk_ids: str | None) -> int:
+        keys = {"backfill_id": backfill_id, "chunk_ids": chunk_ids}
+        for (unknown,) in self._run("unknown_loads", keys):
+            raise RestateError(f"chunk {int(unknown) + 1}", "the ledger does not say which rows it loaded")
+        # DuckDB keeps the threads of one process apart no more than a heartbeat's renewal.
+        with self._target.dialect.exclusive(self._target):
+            return len(self._run("restate", keys))
 
 
 def _span(row: ChunkRow) -> dict[str, Any]:

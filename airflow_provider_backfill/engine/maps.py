@@ -1,12 +1,15 @@
-"""What the dataset remembers of Airflow's tasks: the list that a DAG run has mapped, and who did what."""
+"""The list that a DAG run has mapped, as the dataset remembers it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from airflow_provider_backfill.engine.intervals import Interval, stored_bound
 from airflow_provider_backfill.engine.records import Claimant
 from airflow_provider_backfill.engine.statements import LEDGER_TABLE, Statements
+
+#: What one mapped task runs, in order: ids of chunks.
+Group = tuple[str, ...]
 
 
 class TaskMaps(Statements):
@@ -18,10 +21,20 @@ class TaskMaps(Statements):
 
     file_name = "maps.sql"
 
-    def first(self, planner: Claimant, backfill_id: str, chunk_ids: Sequence[str]) -> tuple[str, ...]:
-        """The list that this task of this DAG run mapped first; ``chunk_ids`` if it has mapped none yet.
+    def first(
+        self,
+        planner: Claimant,
+        backfill_id: str,
+        groups: Sequence[Group],
+        on_first: Callable[[], None] = lambda: None,
+    ) -> list[Group]:
+        """The list that this task of this DAG run mapped first; ``groups`` if it has mapped none yet.
 
-        The dataset must exist, as it does once the backfill is seeded.
+        Args:
+            planner: The task.
+            backfill_id: The backfill, which is seeded.
+            groups: What to map, in order.
+            on_first: Called in the transaction that remembers the list, the first time.
         """
         keys = {
             "dag_id": planner.dag_id,
@@ -31,12 +44,14 @@ class TaskMaps(Statements):
         }
         dialect = self._target.dialect
         with dialect.exclusive(self._target), self._session.transaction():
-            # Two planners that create the table at once would meet in the catalogue.
-            dialect.lock(self._session, f"{self._target.dataset_name}|ledger")
-            self._run("create_maps")
-            self._run("remember", {**keys, "chunk_ids": ",".join(chunk_ids)})
-            [(first,)] = self._run("recall", keys)
-        return tuple(first.split(",")) if first else ()
+            dialect.lock(self._session, f"{self._target.dataset_name}|maps|{backfill_id}")
+            known = self._run("recall", keys)
+            if known:
+                self._run("planned_again", keys)
+                return _parsed(known[0][0])
+            self._run("remember", {**keys, "chunk_ids": ",".join("+".join(group) for group in groups)})
+            on_first()
+            return list(groups)
 
     def completed(
         self, claimant: Claimant, interval: Interval, resources: Sequence[str]
@@ -57,3 +72,7 @@ class TaskMaps(Statements):
             },
         )
         return (str(rows[0][0]), str(rows[0][1])) if rows else None
+
+
+def _parsed(text: str) -> list[Group]:
+    return [tuple(group.split("+")) for group in text.split(",")] if text else []

@@ -12,7 +12,7 @@ a selection of resources joins the source (``web_events:clicks,views``).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -124,9 +124,29 @@ class BackfillPlan:
         """What to tell a person about the number of chunks, if anything."""
         return many_chunks(len(self.chunks), self.warn_chunks)
 
-    def label(self, chunk: Chunk) -> str:
-        """The chunk's interval for people, in the window's time zone."""
-        return interval_label(chunk.interval, self.window.timezone)
+    def label(self, interval: Interval) -> str:
+        """An interval for people, in the window's time zone."""
+        return interval_label(interval, self.window.timezone)
+
+
+def grouped(chunks: Iterable[Chunk], size: int) -> list[tuple[Chunk, ...]]:
+    """Cut chunks, in either order, into groups of at most ``size`` that are consecutive."""
+    groups: list[list[Chunk]] = []
+    for chunk in chunks:
+        group = groups[-1] if groups else []
+        if group and len(group) < size and abs(chunk.index - group[-1].index) == 1:
+            group.append(chunk)
+        else:
+            groups.append([chunk])
+    return [tuple(group) for group in groups]
+
+
+def span(chunks: Sequence[Chunk]) -> Interval:
+    """What consecutive chunks, in either order, cover together."""
+    return Interval(
+        min(chunk.interval.start for chunk in (chunks[0], chunks[-1])),
+        max(chunk.interval.end for chunk in (chunks[0], chunks[-1])),
+    )
 
 
 def make_plan(

@@ -150,7 +150,7 @@ def _statements(client: SqlJobClientWithStagingDataset, target: Target, chain: S
 
 def _delete_loads(client: SqlJobClientWithStagingDataset, load_ids: Sequence[str]) -> None:
     """Delete the rows of earlier loads, nested rows by their parents, deepest first."""
-    from dlt.common.schema.utils import get_nested_tables, is_nested_table
+    from dlt.common.schema.utils import get_nested_tables, has_table_seen_data, is_nested_table
 
     sql = client.sql_client
     load_id, row_id, parent_id = (
@@ -161,7 +161,8 @@ def _delete_loads(client: SqlJobClientWithStagingDataset, load_ids: Sequence[str
     for root in client.schema.data_tables(seen_data_only=True):
         if is_nested_table(root) or load_id not in root["columns"]:
             continue
-        chain = get_nested_tables(client.schema.tables, str(root["name"]))
+        # A table that is declared and never had a row is not there.
+        chain = list(filter(has_table_seen_data, get_nested_tables(client.schema.tables, str(root["name"]))))
         doomed: dict[str, str] = {}
         for table in chain:
             name = str(table["name"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_backfill.engine.fields import ChunkFields
 from airflow_provider_backfill.engine.intervals import Interval, restored_bound
-from airflow_provider_backfill.engine.plan import is_whole
+from airflow_provider_backfill.engine.plan import is_whole, timezone_of
 
 
 class ChunkStatus(StrEnum):
@@ -164,6 +164,16 @@ class ChunkRow:
     @property
     def interval(self) -> Interval:
         return restored_interval(self.chunk_from, self.chunk_to, self.chunk_size)
+
+    @property
+    def timezone(self) -> str:
+        """Canonical zone of the window."""
+        return timezone_of(self.chunk_size)
+
+    @property
+    def fields(self) -> ChunkFields:
+        """As `Claim.fields`."""
+        return ChunkFields(interval=self.interval, run_id=self.run_id, timezone=self.timezone)
 
     @property
     def window(self) -> Interval:

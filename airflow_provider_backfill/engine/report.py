@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_backfill.engine.intervals import Interval, bound_text
+from airflow_provider_backfill.engine.plan import BackfillPlan, interval_label
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
 
 
@@ -82,3 +83,67 @@ class Tally:
         if self.pending:
             lines.append(f"{self.pending} pending")
         return lines
+
+
+def standing(plan: BackfillPlan, rows: Sequence[ChunkRow]) -> dict[str, int]:
+    """How the plan stands; ``due`` is what a run would load, failed chunks among it."""
+    completed = sum(row.status is ChunkStatus.COMPLETED for row in rows)
+    held = sum(row.held for row in rows)
+    return {
+        "completed": completed,
+        "due": len(plan.chunks) - completed - held,
+        "failed": sum(row.status is ChunkStatus.FAILED or row.lapsed for row in rows),
+        "held": held,
+    }
+
+
+def plan_pairs(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> list[tuple[str, str]]:
+    """A plan and how it stands, for people; ``rows`` is None when the dataset has no ledger."""
+    window = plan.window
+    now = standing(plan, rows or ())
+    pairs = [
+        ("backfill", plan.backfill_id),
+        ("source", plan.source),
+        ("window", _half_open(window.interval)),
+    ]
+    if window.timezone != "UTC":
+        pairs.append((f"in {window.timezone}", interval_label(window.interval, window.timezone)))
+    pairs += [
+        ("chunks", f"{len(plan.chunks)} of {plan.size}"),
+        ("first", _half_open(plan.chunks[0].interval)),
+        ("last", _half_open(plan.chunks[-1].interval)),
+    ]
+    if rows is None:
+        pairs.append(("ledger", "none yet"))
+    pairs += [
+        ("completed", str(now["completed"])),
+        (
+            "due",
+            f"{now['due']} ({now['failed']} failed)" if now["failed"] else str(now["due"]),
+        ),
+        ("held", str(now["held"])),
+    ]
+    return pairs
+
+
+def _half_open(interval: Interval) -> str:
+    return f"[{bound_text(interval.start)} → {bound_text(interval.end)})"
+
+
+def plan_table(plan: BackfillPlan, rows: Sequence[ChunkRow], *, mapped: int, tasks: int) -> str:
+    """The plan as lines of a task's log.
+
+    Args:
+        plan: The plan.
+        rows: How it stands.
+        mapped: How many chunks this DAG run runs, completed ones that it mapped before among them.
+        tasks: How many mapped tasks run them.
+    """
+    pairs = [
+        *plan_pairs(plan, rows),
+        ("mapped", f"{mapped} in {tasks} tasks" if tasks != mapped else str(mapped)),
+    ]
+    width = max(len(name) for name, _ in pairs)
+    return "\n".join(
+        [f"Backfill {plan.backfill_id}", *(f"  {name:<{width}}  {value}" for name, value in pairs[1:])]
+    )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from airflow_provider_backfill.engine.attempt import Attempt
 from airflow_provider_backfill.engine.causes import innermost, root_cause
-from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import ChunkStatus, Claim, Claimant
 from airflow_provider_backfill.engine.settings import Settings
@@ -24,9 +23,6 @@ from airflow_provider_backfill.exceptions import (
     ClaimLostError,
     RefusedError,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +86,7 @@ class Runner:
         *,
         on_claim: Callable[[Claim], None] | None = None,
         will_retry: bool | None = None,
+        before: Callable[[Session], None] | None = None,
     ) -> Outcome:
         """Bring one chunk to ``completed``; one that is completed already costs a look at the ledger.
 
@@ -99,6 +96,7 @@ class Runner:
             claimant: Who runs it.
             on_claim: Told of the claim before the attempt begins.
             will_retry: Whether whoever runs this will try again after a failure; recorded in the row.
+            before: Called first, with the connection that the chunk is read over.
 
         Raises:
             ChunkHeldError: Somebody else holds the chunk.
@@ -111,6 +109,8 @@ class Runner:
         with ExitStack() as signals:
             with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
                 ledger = Ledger(session, self.target)
+                if before is not None:
+                    before(session)
                 row = ledger.chunk(backfill_id, chunk_id)
                 if row.status == ChunkStatus.COMPLETED:
                     return Outcome(loaded=False, records=row.records_loaded or 0, attempt=row.attempt or 0)
@@ -126,6 +126,27 @@ class Runner:
             return self.attempt(
                 claim, row.source_section, row.resource_name or "", will_retry=will_retry, on_start=begin
             )
+
+    def restate(self, session: Session, backfill_id: str, chunk_ids: Sequence[str]) -> None:
+        """Return chunks to ``pending`` that are completed, so that their next version replaces this one.
+
+        Args:
+            session: An open connection.
+            backfill_id: The backfill.
+            chunk_ids: The chunks; those that are not completed are left alone.
+
+        Raises:
+            RestateError: Their rows cannot be told from others, so nothing was changed.
+        """
+        from airflow_provider_backfill.engine.restate import check_restatable
+
+        ledger = Ledger(session, self.target)
+        rows = [ledger.chunk(backfill_id, chunk_id) for chunk_id in chunk_ids]
+        done = [row for row in rows if row.status is ChunkStatus.COMPLETED]
+        if done:
+            source = self.source.load(done[0].fields)
+            check_restatable(self.target, source, self.settings.file_lock_timeout_seconds)
+            ledger.restate(backfill_id, *(row.chunk_id for row in done))
 
     def attempt(
         self,

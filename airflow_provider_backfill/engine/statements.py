@@ -10,6 +10,7 @@ from airflow_provider_backfill.engine.queries import load_queries
 
 MAPS_TABLE = "_dlt_backfill_maps"
 INPUTS_TABLE = "_dlt_backfill_inputs"
+TASKS_TABLE = "_dlt_backfill_tasks"
 
 
 class Statements:
@@ -27,6 +28,10 @@ class Statements:
         self._target = target
         self._queries = load_queries(self.file_name)
 
+    def create(self) -> None:
+        """Create the table, if it is not there. Whoever does so holds the lock of `Ledger.prepare`."""
+        self._run("create")
+
     def _run(
         self, name: str, parameters: Mapping[str, Any] | None = None, **words: str
     ) -> list[tuple[Any, ...]]:
@@ -34,6 +39,7 @@ class Statements:
             "ledger": self._target.ledger,
             "maps": self._target.table(MAPS_TABLE),
             "inputs": self._target.table(INPUTS_TABLE),
+            "tasks": self._target.table(TASKS_TABLE),
         }
         statement = self._queries[name].format(**tables, **self._target.dialect.fragments, **words)
         return self._session.execute(statement, parameters)
@@ -43,4 +49,4 @@ class Statements:
         return bool(columns) if column is None else column in columns
 
 
-__all__ = ["INPUTS_TABLE", "LEDGER_TABLE", "MAPS_TABLE", "Statements"]
+__all__ = ["INPUTS_TABLE", "LEDGER_TABLE", "MAPS_TABLE", "TASKS_TABLE", "Statements"]

@@ -25,7 +25,8 @@
     │   │   └── ConnectionTypeError         the Airflow connection has a type that is not known
     │   ├── PreflightError                  findings about the source and its target
     │   ├── PlanConflictError               the stored plan has other inputs
-    │   └── OverlapError                    another backfill has done part of the window
+    │   ├── OverlapError                    another backfill has done part of the window
+    │   └── RestateError                    rows to be replaced cannot be told from others
     ├── LedgerError
     │   ├── ClaimLostError                  the attempt's claim ran out or was taken away
     │   ├── ChunkHeldError                  somebody else holds the chunk now
@@ -65,6 +66,7 @@ from airflow_provider_backfill.exceptions.refusals import (
     OverlapError,
     PlanConflictError,
     PreflightError,
+    RestateError,
     SettingError,
     SourceArgumentsError,
     SourceError,
@@ -112,6 +114,7 @@ __all__ = [
     "PlanConflictError",
     "PreflightError",
     "RefusedError",
+    "RestateError",
     "SettingError",
     "SourceArgumentsError",
     "SourceError",

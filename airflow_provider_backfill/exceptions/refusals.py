@@ -178,3 +178,17 @@ class OverlapError(RefusedError):
             f"in this window ({self.interval}), which would be loaded a second time; pass the window and "
             "chunk of that backfill to resume it, or a window that does not overlap"
         )
+
+
+@dataclass(eq=False, repr=False)
+class RestateError(RefusedError):
+    """The rows of ``subject``, a chunk or a table, cannot be told from others, for this ``reason``."""
+
+    subject: str
+    reason: str
+
+    def _message(self) -> str:
+        return (
+            f"{self.subject} cannot be loaded again: {line(self.reason)}, so its old rows would stay beside "
+            "the new ones; delete them by hand and load the window into another dataset, or leave it"
+        )

@@ -92,16 +92,23 @@ class TooManyChunksError(WindowError):
 
 @dataclass(eq=False, repr=False)
 class MapLengthError(WindowError):
-    """A task would have to map ``count`` chunks; Airflow maps at most ``max_map_length``."""
+    """Airflow maps at most ``max_map_length`` tasks, and these ``count`` chunks take more.
+
+    ``tasks`` is how many they take where several go into one; default one each.
+    """
 
     count: int
     max_map_length: int
+    tasks: int | None = None
 
     def _message(self) -> str:
+        tasks = "" if self.tasks in (None, self.count) else f" in {self.tasks} tasks"
+        enough = -(-self.count // self.max_map_length)
         return (
-            f"this window has {self.count} chunks to run, more than the {self.max_map_length} that Airflow "
-            "maps ([core] max_map_length); use a larger chunk or a shorter window, raise the limit, "
-            "or run the window with chunked-backfill"
+            f"this window has {self.count} chunks to run{tasks}, more than the {self.max_map_length} that "
+            f"Airflow maps ([core] max_map_length); pass chunks_per_task={enough} or more, "
+            "use a larger chunk or a shorter window, raise the limit, or run the window with "
+            "chunked-backfill"
         )
 
 

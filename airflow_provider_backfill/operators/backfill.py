@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, concealed, this_task
-from airflow_provider_backfill.operators.stopping import InFlight, told_to_stop
-from airflow_provider_backfill.operators.waiting import (
-    BLIND_SECONDS,
-    GRACE_SECONDS,
-    POLL_SECONDS,
-    SHORT_SECONDS,
-    Wait,
-)
+from airflow_provider_backfill.operators.chunks import Part
+from airflow_provider_backfill.operators.task_try import TaskTry
+from airflow_provider_backfill.operators.waiting import Wait
 from airflow_provider_backfill.version_compat import Context, TaskGroup
 
 if TYPE_CHECKING:
     from airflow_provider_backfill.engine.intervals import Interval
-    from airflow_provider_backfill.engine.records import Claim
-    from airflow_provider_backfill.engine.runner import Outcome
+
+#: What clearing the task of a completed chunk may mean.
+ON_CLEAR = ("restate", "resume")
 
 
 class ChunkedBackfillOperator(SourceOperator):
@@ -32,22 +26,32 @@ class ChunkedBackfillOperator(SourceOperator):
     Airflow's own backfills drive it. With `expand_window` it is mapped over the chunks of a window. In either
     case a chunk that is completed already succeeds at once, without touching the source.
 
+    Clearing the task of a completed chunk alone loads that chunk again, and its new rows replace the old ones
+    in one transaction; until then the old ones stand. Clearing the whole DAG run, so that its window is
+    planned again too, resumes it.
+
     While somebody else holds the chunk, for example a worker that was killed and whose lease has not run out,
     the task is deferred: it waits in Airflow's triggerer, takes no worker slot and spends no retry. The wait
     is over when the chunk is free, and after ``[chunked_backfill] wait_timeout_seconds`` in all.
 
-    The return value is a dict: ``backfill_id``, ``chunk_id``, ``chunk`` (its interval, for people),
-    ``status`` (``completed``, or ``skipped`` if there was nothing to do), ``rows``, ``bytes``, ``dropped``
-    (rows that the source gave outside the chunk), ``seconds``.
+    The return value is a dict: ``backfill_id``, ``chunk_ids``, ``chunk`` (their interval, for people),
+    ``status`` (``completed``, or ``skipped`` if there was nothing to do), ``completed`` and ``skipped`` (how
+    many chunks), ``rows``, ``bytes``, ``dropped`` (rows that the source gave outside), ``seconds``.
 
     Args:
         chunk: For a task that is not mapped, the size under which the ledger knows its one chunk
             (templated); default its exact length. A size that cuts the window in pieces is refused.
-        backfill_id: The backfill that the chunk is part of, which has planned it; set when mapped, likewise
-            the next three.
-        chunk_id: The chunk, six digits.
-        interval_label: The chunk's interval for people.
+        backfill_id: The backfill that the chunks are part of, which has planned them; set when mapped,
+            likewise the next three.
+        chunks: Id, start and end of each chunk to run, in order.
+        interval_label: Their interval for people.
         total: How many chunks the backfill has.
+        on_clear: What it means that the task of a completed chunk is cleared alone (templated): ``restate``,
+            to load it again, or ``resume``, to leave it; default ``restate``.
+        max_active_chunks: How many chunks of one DAG run may run at once, for mapped tasks: one whose turn
+            has not come gives its worker slot back and comes again. Default None, which does not look.
+        max_failed_chunks: The task is skipped once so many before it have failed for good; default None,
+            which does not look.
         deferrable: Whether to wait in the triggerer; default True. With False the task keeps its worker slot
             while it waits, and looks every five seconds. For an installation without a triggerer.
         source: See `SourceOperator`, likewise all others.
@@ -55,6 +59,7 @@ class ChunkedBackfillOperator(SourceOperator):
     Raises:
         AirflowFailException: No retry can mend it: the window, the source or the destination is refused.
         AirflowException: The attempt failed and left nothing behind, or somebody else holds the chunk.
+        AirflowSkipException: ``max_failed_chunks`` before it have failed. The chunk stays pending.
 
     Example:
         >>> ChunkedBackfillOperator(
@@ -69,30 +74,37 @@ class ChunkedBackfillOperator(SourceOperator):
         *SourceOperator.template_fields,
         "chunk",
         "backfill_id",
-        "chunk_id",
+        "chunks",
         "interval_label",
+        "on_clear",
     )
 
-    # The chunk in flight, for on_kill.
-    _in_flight: InFlight | None = None
+    # For on_kill.
+    _try: TaskTry | None = None
 
     def __init__(
         self,
         *,
         chunk: str | int | None = None,
         backfill_id: str | None = None,
-        chunk_id: str | None = None,
+        chunks: Sequence[Sequence[str]] | None = None,
         interval_label: str | None = None,
         total: int = 1,
+        on_clear: str = "restate",
+        max_active_chunks: int | None = None,
+        max_failed_chunks: int | None = None,
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.chunk = chunk
         self.backfill_id = backfill_id
-        self.chunk_id = chunk_id
+        self.chunks = chunks
         self.interval_label = interval_label
         self.total = total
+        self.on_clear = on_clear
+        self.max_active_chunks = max_active_chunks
+        self.max_failed_chunks = max_failed_chunks
         self.deferrable = deferrable
 
     @classmethod
@@ -122,14 +134,18 @@ class ChunkedBackfillOperator(SourceOperator):
         bounded_by: str = "cursor",
         cursor_column: str | None = None,
         on_empty: str = "warn",
+        order: str = "forward",
         max_active_chunks: int = 1,
+        max_failed_chunks: int | None = 1,
+        chunks_per_task: int = 1,
+        restate: bool | str = False,
         **operator_kwargs: Any,
     ) -> TaskGroup:
         """Backfill a window chunk by chunk: a group of ``plan``, the mapped ``chunk``, and ``report``.
 
         Args:
             task_id: The group's id; its tasks are ``<task_id>.plan`` and so on.
-            source: As of the operator, likewise all but the last two.
+            source: As of the operator, likewise all that are not said here to be otherwise.
             chunk: How long a chunk is: ``<N>s|m|h`` of elapsed time, ``<N>d|w|mo`` of calendar time, or how
                 many whole numbers.
             dataset_name: The dataset.
@@ -145,7 +161,17 @@ class ChunkedBackfillOperator(SourceOperator):
             bounded_by: ``cursor`` or ``kwargs``; default ``cursor``.
             cursor_column: What rows outside a chunk are told by; default None.
             on_empty: ``ok``, ``warn`` or ``fail``; default ``warn``.
-            max_active_chunks: How many chunks of one DAG run may run at once; default 1.
+            order: Which chunk comes first: ``forward``, the earliest, or ``backward``, the latest; default
+                ``forward``.
+            max_active_chunks: How many tasks of one DAG run may run at once; default 1. While a chunk that
+                failed has retries left, those behind it wait.
+            max_failed_chunks: Once so many chunks have failed for good, those behind them are skipped, stay
+                pending, and the report fails; default 1. None runs them all.
+            chunks_per_task: How many consecutive chunks one mapped task runs, one by one, each claimed and
+                published by itself; default 1. For windows of more chunks than Airflow maps
+                (``[core] max_map_length``).
+            restate: Whether chunks of the window that are completed are loaded again, and replaced
+                (templated); default False. Once a DAG run, however often it is cleared.
             operator_kwargs: Any argument that Airflow's operators take. Each goes to all three tasks, except
                 that ``trigger_rule`` is the first task's and ``outlets`` are the last one's. ``deferrable``
                 is the chunks'.
@@ -168,7 +194,6 @@ class ChunkedBackfillOperator(SourceOperator):
         return window_group(
             cls,
             task_id=task_id,
-            chunk=chunk,
             source_arguments={
                 "source": source,
                 "dataset_name": dataset_name,
@@ -183,8 +208,15 @@ class ChunkedBackfillOperator(SourceOperator):
                 "cursor_column": cursor_column,
                 "on_empty": on_empty,
             },
-            bounds={"start": start, "end": end},
-            max_active_chunks=max_active_chunks,
+            plan_arguments={
+                "start": start,
+                "end": end,
+                "chunk": chunk,
+                "order": order,
+                "chunks_per_task": chunks_per_task,
+                "restate": restate,
+            },
+            limits={"max_active_chunks": max_active_chunks, "max_failed_chunks": max_failed_chunks},
             operator_kwargs=operator_kwargs,
         )
 
@@ -204,41 +236,48 @@ class ChunkedBackfillOperator(SourceOperator):
 
     def _load(self, context: Context, wait: Wait | None) -> dict[str, Any]:
         with airflow_errors(self.redact):
-            part = self._mapped_part(context) if self.backfill_id else self._lone_part(context)
-            self.interval_label = self.interval_label or part.label
-            outcome = self._run(part, context, wait or Wait.of(self.settings.wait_timeout_seconds))
-        if outcome.loaded:
-            self.log.info("%s", part.line(_completed(outcome.records)))
-        else:
-            self.log.info("%s", part.line(f"already {_completed(outcome.records)}"))
-        return {
-            "backfill_id": part.backfill_id,
-            "chunk_id": part.chunk_id,
-            "chunk": self.interval_label,
-            "status": "completed" if outcome.loaded else "skipped",
-            "rows": outcome.records,
-            "bytes": outcome.bytes,
-            "dropped": outcome.dropped,
-            "seconds": round(outcome.seconds, 3),
-        }
+            self._try = TaskTry(self, context, wait)
+            return self._try.run()
 
     def on_kill(self) -> None:
         """Give the chunk in flight back at once; best effort, and nothing to do if there is none."""
-        flight, self._in_flight = self._in_flight, None
-        if flight is not None:
-            flight.release()
+        if self._try is not None:
+            self._try.give_back()
 
-    def _mapped_part(self, context: Context) -> _Part:
-        window = self.window(context)
-        return _Part(
-            backfill_id=str(self.backfill_id),
-            chunk_id=str(self.chunk_id),
-            interval=window.interval,
-            timezone=window.timezone,
-            total=self.total,
-        )
+    @property
+    def restates(self) -> bool:
+        """Whether the chunks of a task that is cleared alone are loaded again.
 
-    def _lone_part(self, context: Context) -> _Part:
+        Raises:
+            ChoiceError: ``on_clear`` is neither of its choices.
+        """
+        from airflow_provider_backfill.exceptions import ChoiceError
+
+        if self.on_clear not in ON_CLEAR:
+            raise ChoiceError("on_clear", self.on_clear, ON_CLEAR)
+        return self.on_clear == "restate"
+
+    def parts(self, context: Context) -> list[Part]:
+        """The chunks to run, in order; a task that is not mapped plans its own, and puts it in the ledger."""
+        from airflow_provider_backfill.engine.window import Window
+
+        if not self.backfill_id:
+            return [self._lone_part(context)]
+        windows = [
+            (chunk_id, Window.parse(start, end, self.timezone)) for chunk_id, start, end in self.chunks or ()
+        ]
+        return [
+            Part(
+                backfill_id=self.backfill_id,
+                chunk_id=chunk_id,
+                interval=window.interval,
+                timezone=window.timezone,
+                total=self.total,
+            )
+            for chunk_id, window in windows
+        ]
+
+    def _lone_part(self, context: Context) -> Part:
         """The one chunk, planned and in the ledger."""
         from airflow_provider_backfill.engine.backfill import Backfill
         from airflow_provider_backfill.engine.plan import exact_length
@@ -267,7 +306,7 @@ class ChunkedBackfillOperator(SourceOperator):
             plan = backfill.plan()
             backfill.seed(plan)
             found = plan.backfill_id, plan.chunks[0].chunk_id
-        return _Part(
+        return Part(
             backfill_id=found[0],
             chunk_id=found[1],
             interval=window.interval,
@@ -287,101 +326,3 @@ class ChunkedBackfillOperator(SourceOperator):
             return TaskMaps(session, target).completed(
                 this_task(context), interval, self.source_spec.resources
             )
-
-    def _run(self, part: _Part, context: Context, wait: Wait) -> Outcome:
-        from airflow_provider_backfill.engine.report import running
-        from airflow_provider_backfill.engine.runner import Runner
-        from airflow_provider_backfill.hooks.backfill import prepare_dlt
-
-        target, ti = self.hook.target, context["ti"]
-
-        def on_claim(claim: Claim) -> None:
-            self._in_flight = InFlight(target=target, claim=claim)
-            self.log.info("%s", part.line(running(claim.run_id)))
-            prepare_dlt()
-
-        runner = Runner(source=self.source_spec, target=target, settings=self.settings)
-        try:
-            with told_to_stop(self.on_kill):
-                return self._patiently(
-                    part,
-                    wait,
-                    lambda: runner.run_chunk(
-                        part.backfill_id,
-                        part.chunk_id,
-                        this_task(context),
-                        on_claim=on_claim,
-                        will_retry=ti.try_number <= ti.max_tries,
-                    ),
-                )
-        finally:
-            self._in_flight = None
-
-    def _patiently(self, part: _Part, wait: Wait, run: Callable[[], Outcome]) -> Outcome:
-        """Wait while somebody else holds the chunk: a retry after a kill comes before its lease runs out."""
-        from airflow_provider_backfill.exceptions import ChunkHeldError
-
-        while True:
-            try:
-                return run()
-            except ChunkHeldError as held:
-                left = wait.left
-                if held.lease_expires_at is None or left <= 0:
-                    raise
-                if held.holder != wait.holder:
-                    wait = replace(wait, holder=held.holder)
-                    self.log.info("%s", part.line(f"waiting, {held}"))
-                seconds = held.seconds_left or 0
-            if self.deferrable and seconds > SHORT_SECONDS:
-                self._defer(part, wait, seconds)
-            time.sleep(min(left, max(0.1, min(seconds, POLL_SECONDS))))
-
-    def _defer(self, part: _Part, wait: Wait, seconds: float) -> NoReturn:
-        """Leave the worker; the lease has ``seconds`` to live."""
-        from airflow_provider_backfill.triggers.chunk import ChunkTrigger
-
-        target = self.hook.target
-        # A destination of dlt's may hold secrets, or a configuration that the triggerer does not have.
-        watched = self.conn_id and target.destination is None and not target.dialect.single_process
-        self.defer(
-            trigger=ChunkTrigger(
-                backfill_id=part.backfill_id,
-                chunk_id=part.chunk_id,
-                seconds=seconds if watched else min(seconds, BLIND_SECONDS),
-                deadline=wait.deadline,
-                holder=wait.holder,
-                conn_id=self.conn_id if watched else None,
-                dataset_name=self.dataset_name if watched else None,
-            ),
-            method_name="resume",
-            # The trigger keeps to the deadline. This ends a wait that no triggerer looks after.
-            timeout=timedelta(seconds=max(wait.left, 0) + GRACE_SECONDS),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """The chunk of a task."""
-
-    backfill_id: str
-    chunk_id: str
-    interval: Interval
-    timezone: str
-    total: int
-
-    @property
-    def label(self) -> str:
-        from airflow_provider_backfill.engine.plan import interval_label
-
-        return interval_label(self.interval, self.timezone)
-
-    def line(self, text: str) -> str:
-        from airflow_provider_backfill.engine.report import chunk_line
-
-        return chunk_line(int(self.chunk_id) + 1, self.total, self.interval, text)
-
-
-def _completed(records: int) -> str:
-    from airflow_provider_backfill.engine.report import completed
-
-    return completed(records)

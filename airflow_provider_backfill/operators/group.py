@@ -23,6 +23,7 @@ _CHUNK_ONLY = frozenset(
         "max_active_tis_per_dag",
         "max_active_tis_per_dagrun",
         "multiple_outputs",
+        "on_clear",
         "task_display_name",
     }
 )
@@ -33,10 +34,9 @@ def window_group(
     operator_class: type[ChunkedBackfillOperator],
     *,
     task_id: str,
-    chunk: str | int,
     source_arguments: Mapping[str, Any],
-    bounds: Mapping[str, Any],
-    max_active_chunks: int,
+    plan_arguments: Mapping[str, Any],
+    limits: Mapping[str, int | None],
     operator_kwargs: Mapping[str, Any],
 ) -> TaskGroup:
     """Build the group; `ChunkedBackfillOperator.expand_window` says what it takes."""
@@ -61,11 +61,12 @@ def window_group(
     }
     with TaskGroup(group_id=task_id, **group_kwargs) as group:
         plan = BackfillPlanOperator(
-            task_id="plan", chunk=chunk, **source_arguments, **bounds, **shared, **own(_FIRST_ONLY)
+            task_id="plan", **source_arguments, **plan_arguments, **shared, **own(_FIRST_ONLY)
         )
         mapped = {
             "map_index_template": "{{ task.interval_label }}",
-            "max_active_tis_per_dagrun": max_active_chunks,
+            "max_active_tis_per_dagrun": limits["max_active_chunks"],
+            **limits,
             **own(_CHUNK_ONLY),
         }
         chunks = operator_class.partial(

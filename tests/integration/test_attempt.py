@@ -25,9 +25,9 @@ from airflow_provider_backfill.engine.stage import stage_prefix, working_directo
 from airflow_provider_backfill.engine.window import ChunkSize
 from airflow_provider_backfill.exceptions import (
     AttemptError,
-    ChunkMissingError,
     ClaimLostError,
     OverlapError,
+    RestateError,
 )
 from tests.support.sources import EPOCH, day, events, new_columns, source_of, two_types
 from tests.support.worlds import IDS, ITEMS, World, steal
@@ -300,7 +300,7 @@ def test_rows_whose_load_is_not_known_are_not_restated(world: World) -> None:
     backfill, plan = world.seeded(source_of(events()))
     world.run(backfill, plan)
     world.query("UPDATE @_dlt_backfills SET load_ids = NULL")
-    with world.target.connect(5) as session, pytest.raises(ChunkMissingError):
+    with world.target.connect(5) as session, pytest.raises(RestateError):
         Ledger(session, world.target).restate(plan.backfill_id, "000001")
 
 

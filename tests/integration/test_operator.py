@@ -39,7 +39,7 @@ class TestTasks:
         for index, part in enumerate(before.plan()[:2]):
             before.chunk(part, index)
         monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "3")
-        assert [part["chunk_id"] for part in Tasks().plan()] == ["000002", "000003", "000004"]
+        assert [part["chunks"][0][0] for part in Tasks().plan()] == ["000002", "000003", "000004"]
 
     def test_plan_chunks_report(
         self, warehouse: Target, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
@@ -53,7 +53,7 @@ class TestTasks:
             ]
             assert mapped[2] == {
                 "backfill_id": BACKFILL_ID,
-                "chunk_id": "000002",
+                "chunks": [["000002", "2026-01-03T00:00:00+00:00", "2026-01-04T00:00:00+00:00"]],
                 "total": 5,
                 "interval_label": "2026-01-03 → 2026-01-04",
                 "start": "2026-01-03T00:00:00+00:00",
@@ -80,9 +80,11 @@ class TestTasks:
         }
         assert results[2] | {"bytes": 0, "seconds": 0} == {
             "backfill_id": BACKFILL_ID,
-            "chunk_id": "000002",
+            "chunk_ids": ["000002"],
             "chunk": "2026-01-03 → 2026-01-04",
             "status": "completed",
+            "completed": 1,
+            "skipped": 0,
             "rows": 1,
             "bytes": 0,
             "dropped": 0,
@@ -109,7 +111,7 @@ class TestTasks:
         assert first.xcoms["events.report", "return_value"]["pending"] == 3
         second = Tasks("second")
         mapped = second.plan()
-        assert [part["chunk_id"] for part in mapped] == ["000002", "000003", "000004"]
+        assert [part["chunks"][0][0] for part in mapped] == ["000002", "000003", "000004"]
         for index, part in enumerate(mapped):
             second.chunk(part, index)
         summary = second.report()
@@ -124,7 +126,7 @@ class TestTasks:
         earlier = Tasks("first")
         earlier.chunk(earlier.plan()[0])
         mapped = tasks.plan()
-        assert [part["chunk_id"] for part in mapped] == ["000001", "000002", "000003", "000004"]
+        assert [part["chunks"][0][0] for part in mapped] == ["000001", "000002", "000003", "000004"]
         # Its own, another run's, and somebody's who is no Airflow at all.
         tasks.chunk(mapped[0])
         earlier.chunk(mapped[1])

@@ -171,7 +171,7 @@ class TestDeferral:
         chunk = Chunk()
         half = Tasks("other").plan(chunk="12h")[1]
         with opened(warehouse) as ledger:
-            row = ledger.chunk(half["backfill_id"], half["chunk_id"])
+            row = ledger.chunk(half["backfill_id"], half["chunks"][0][0])
             claim = ledger.claim(row, me("worker-3:4711"), 3_600)
         assert chunk.deferred().trigger.holder == "worker-3:4711"
         with opened(warehouse) as ledger:

@@ -41,7 +41,7 @@ def _pending(target: Target) -> None:
 def _restate(target: Target) -> None:
     _complete(target)
     with opened(target) as ledger:
-        ledger.restate(**ROW)
+        ledger.restate(*ROW.values())
 
 
 def _lapse(target: Target) -> None:

@@ -55,6 +55,12 @@ class FakeTaskInstance:
     try_number: int = 1
     max_tries: int = 0
     xcoms: dict[tuple[str, str], Any] = field(default_factory=dict)
+    #: State of each mapped task beside it, by map index.
+    states: dict[int, str | None] = field(default_factory=dict)
+
+    def get_task_states(self, *, dag_id: str, task_ids: list[str], run_ids: list[str]) -> dict[str, Any]:
+        assert (dag_id, task_ids, run_ids) == (self.dag_id, [self.task_id], [self.run_id])
+        return {self.run_id: {f"{self.task_id}_{index}": state for index, state in self.states.items()}}
 
     def xcom_push(self, *, key: str, value: Any) -> None:
         # Airflow stores JSON; what is none must not slip through.

@@ -234,7 +234,7 @@ def test_exit_codes_are_those_of_the_code():
 
 def test_ledger_columns_are_those_of_the_code():
     created = re.findall(
-        r"^    (\w+) (\w+)( NOT NULL)?,?$", load_queries("ledger.sql")["create_ledger"], re.MULTILINE
+        r"^    (\w+) (\w+)( NOT NULL)?,?$", load_queries("ledger.sql")["create"], re.MULTILINE
     )
     expected = [(name, f"{kind}, *not null*" if required else kind) for name, kind, required in created]
     expected += OWN_COLUMNS.items()
@@ -261,7 +261,7 @@ def test_the_ledger_in_the_readme_is_that_of_the_plan():
     plan = make_plan("web_events", Window.parse("2026-01-01", "2026-01-06"), "1d")
     rows = table(prose(README), "chunk")
     assert [(number, interval, run) for number, interval, _, _, _, run, _ in rows] == [
-        (f"{chunk.number}/5", plan.label(chunk), chunk.run_id) for chunk in plan.chunks
+        (f"{chunk.number}/5", plan.label(chunk.interval), chunk.run_id) for chunk in plan.chunks
     ]
     assert f"Backfill {plan.backfill_id}: 3 completed, 2 skipped" in prose(README)
 
@@ -361,7 +361,7 @@ def test_arguments_are_those_of_the_code(heading, names, function):
 
 def test_templated_arguments_are_those_of_the_code():
     fields: set[str] = set()
-    for name in _OPERATOR:
+    for name in (*_OPERATOR, "BackfillPlanOperator"):
         for node in classes()[name].body:
             if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "template_fields":
                 assert isinstance(node.value, ast.Tuple)

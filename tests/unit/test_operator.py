@@ -143,12 +143,12 @@ class TestGroup:
     def test_default_arguments(self) -> None:
         tasks = group(default_args={"retries": 5, "deferrable": False})
         assert {task.retries for task in tasks.values()} == {5}
-        assert tasks["chunk"].unmap({"chunk_id": "000000"}).deferrable is False
+        assert tasks["chunk"].unmap({"chunks": [["000000", "2026-01-01", "2026-01-02"]]}).deferrable is False
 
     def test_only_the_chunks_are_deferrable(self) -> None:
         # The other tasks do not know the argument, so it must not reach them.
         for arguments, expected in (({"deferrable": False}, False), ({}, True)):
-            chunk = group(**arguments)["chunk"].unmap({"chunk_id": "000000"})
+            chunk = group(**arguments)["chunk"].unmap({"chunks": [["000000", "2026-01-01", "2026-01-02"]]})
             assert chunk.deferrable is expected
 
     def test_in_another_group_and_in_a_dag_that_is_passed(self) -> None:

@@ -10,8 +10,12 @@ from string import Formatter
 
 import pytest
 
+from airflow_provider_backfill.engine import inputs as inputs_module
 from airflow_provider_backfill.engine import lease as lease_module
 from airflow_provider_backfill.engine import ledger as ledger_module
+from airflow_provider_backfill.engine import ledger_reader as ledger_reader_module
+from airflow_provider_backfill.engine import maps as maps_module
+from airflow_provider_backfill.engine import visits as visits_module
 from airflow_provider_backfill.engine.destinations import dialects
 from airflow_provider_backfill.engine.queries import bind, load_queries
 from airflow_provider_backfill.engine.records import CLAIMABLE, HELD, TRANSITIONS, ChunkStatus
@@ -27,7 +31,7 @@ STATUS = r"status\s*(?:=|<>|(?:NOT )?IN)\s*(\([^)]*\)|'[^']*')"
 
 
 def test_statements_are_found_by_name_without_their_comments():
-    assert set(LEDGER) >= {"create_ledger", "seed", "claim", "renew", "complete", "fail", "restate"}
+    assert set(LEDGER) >= {"create", "seed", "claim", "renew", "complete", "fail", "restate"}
     assert LEDGER["clock"] == "SELECT {now}"
     for statement in LEDGER.values():
         assert statement.strip() == statement != ""
@@ -35,17 +39,26 @@ def test_statements_are_found_by_name_without_their_comments():
         assert ";" not in statement
 
 
-def test_each_statement_is_used_by_the_ledger_and_nothing_else_is():
-    tree = ast.parse(inspect.getsource(ledger_module))
+@pytest.mark.parametrize(
+    ("file", "modules"),
+    [
+        ("ledger.sql", (ledger_module, ledger_reader_module)),
+        ("maps.sql", (maps_module,)),
+        ("visits.sql", (visits_module,)),
+        ("inputs.sql", (inputs_module,)),
+    ],
+)
+def test_each_statement_is_used_by_its_class_and_nothing_else_is(file, modules):
     used = {
         str(call.args[0].value)
-        for call in ast.walk(tree)
+        for module in modules
+        for call in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
         and call.func.attr in ("_run", "_rows", "_guarded")
         and isinstance(call.args[0], ast.Constant)
     }
-    assert used == set(LEDGER)
+    assert used | {"create"} == set(load_queries(file))
 
 
 def test_a_file_that_does_not_exist_is_an_error():

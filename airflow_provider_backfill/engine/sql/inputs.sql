@@ -1,6 +1,6 @@
 -- What backfills were planned from, beyond what their ids and ledger rows say; the table stands beside the ledger.
 
--- name: create_inputs
+-- name: create
 CREATE TABLE IF NOT EXISTS {inputs} (
     backfill_id TEXT NOT NULL PRIMARY KEY,
     resources TEXT NOT NULL,

@@ -1,7 +1,7 @@
 -- The ledger's statements. One name each, one method of Ledger each.
 -- Parameters are written :name. In braces: the table, and what a dialect says differently (see Dialect.fragments).
 
--- name: create_ledger
+-- name: create
 -- The first seventeen columns are shared with other tools, in this order and with these types.
 CREATE TABLE IF NOT EXISTS {ledger} (
     pipeline_name TEXT NOT NULL,
@@ -70,6 +70,9 @@ SELECT {now}
 
 -- name: chunks
 SELECT {columns} FROM {ledger} WHERE backfill_id = :backfill_id ORDER BY chunk_id
+
+-- name: completed
+SELECT chunk_id FROM {ledger} WHERE backfill_id = :backfill_id AND status = 'completed'
 
 -- name: chunk
 SELECT {columns} FROM {ledger} WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id
@@ -219,10 +222,16 @@ RETURNING chunk_id
 UPDATE {ledger} SET
     status = 'pending', claimed_by = NULL, claimed_at = NULL, claim_token = NULL, lease_expires_at = NULL,
     started_at = NULL, completed_at = NULL, covered_by = NULL, updated_at = {now}
-WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id AND status = 'completed'
-  -- Rows whose load is not known cannot be told from others, and would stand twice.
+WHERE backfill_id = :backfill_id AND (:chunk_ids IS NULL OR strpos(:chunk_ids, chunk_id) > 0) AND status = 'completed'
   AND (load_ids IS NOT NULL OR coalesce(records_loaded, 0) = 0)
 RETURNING chunk_id
+
+-- name: unknown_loads
+-- Rows whose load is not known cannot be told from others, and would stand twice.
+SELECT min(chunk_id) FROM {ledger}
+WHERE backfill_id = :backfill_id AND (:chunk_ids IS NULL OR strpos(:chunk_ids, chunk_id) > 0) AND status = 'completed'
+  AND load_ids IS NULL AND coalesce(records_loaded, 0) > 0
+HAVING count(*) > 0
 
 -- name: live_tokens
 -- Claims whose stage and working directory may be in use: one that ran out is its holder's until it is taken.

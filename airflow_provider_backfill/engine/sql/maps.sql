@@ -1,6 +1,6 @@
 -- The statements of TaskMaps, written as those of ledger.sql are.
 
--- name: create_maps
+-- name: create
 CREATE TABLE IF NOT EXISTS {maps} (
     dag_id TEXT NOT NULL,
     dag_run_id TEXT NOT NULL,
@@ -12,10 +12,13 @@ CREATE TABLE IF NOT EXISTS {maps} (
 )
 
 -- name: remember
--- The first list of a DAG run stays.
 INSERT INTO {maps} (dag_id, dag_run_id, task_id, backfill_id, chunk_ids, planned_at)
 VALUES (:dag_id, :dag_run_id, :task_id, :backfill_id, :chunk_ids, {now})
-ON CONFLICT (dag_id, dag_run_id, task_id, backfill_id) DO NOTHING
+
+-- name: planned_again
+-- The first list of a DAG run stays.
+UPDATE {maps} SET planned_at = {now}
+WHERE dag_id = :dag_id AND dag_run_id = :dag_run_id AND task_id = :task_id AND backfill_id = :backfill_id
 
 -- name: recall
 SELECT chunk_ids FROM {maps}
