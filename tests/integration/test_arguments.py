@@ -205,6 +205,6 @@ def test_the_command(duck_target: Target, sources: Path) -> None:
     ask = ("--set", "since={chunk.start:%Y-%m-%d}", "--bounded-by", "kwargs")
     for more in ((), window):
         assert "nothing is refused" in command("validate", *ask, *more)
-    assert "[chunk-argument]" in command(
+    assert "(see docs/refusals.md#chunk-argument)" in command(
         "validate", "--set", "since=2026-01-01", "--bounded-by", "kwargs", code=2
     )
