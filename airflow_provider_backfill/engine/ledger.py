@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_provider_backfill._text import masked
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
-from airflow_provider_backfill.engine.intervals import bound_text, stored_bound
+from airflow_provider_backfill.engine.intervals import Interval, bound_text, stored_bound
 from airflow_provider_backfill.engine.plan import BackfillPlan, source_key, timezone_of
 from airflow_provider_backfill.engine.records import ChunkRow, Claim, Claimant, Holder, restored_interval
 from airflow_provider_backfill.engine.statements import Statements
@@ -164,11 +164,15 @@ class Ledger(Statements):
         ]
         self._run("seed", {**_inputs(plan), "chunks": json.dumps(chunks)})
 
-    def neighbours(self, claim: Claim) -> list[tuple[int, int]]:
-        """Number and rows of the chunks before and behind one that are completed and have rows."""
-        ids = {"before": f"{claim.number - 2:06d}", "behind": f"{claim.number:06d}"}
+    def neighbours(self, claim: Claim) -> dict[int, tuple[Interval, int]]:
+        """Interval and rows, by number, of the two chunks before one and the one behind, if completed."""
+        beside = {"second": claim.number - 2, "before": claim.number - 1, "behind": claim.number + 1}
+        ids = {name: f"{number - 1:06d}" for name, number in beside.items()}
         rows = self._run("neighbours", {"backfill_id": claim.backfill_id, **ids})
-        return [(int(chunk_id) + 1, int(records)) for chunk_id, records in rows]
+        return {
+            int(chunk_id) + 1: (restored_interval(start, end, size), int(records))
+            for chunk_id, start, end, size, records in rows
+        }
 
     # Claims
 
