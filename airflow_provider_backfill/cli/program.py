@@ -11,6 +11,7 @@ import click
 
 from airflow_provider_backfill import __version__
 from airflow_provider_backfill._text import masked
+from airflow_provider_backfill.cli.explain import explain
 from airflow_provider_backfill.cli.options import DEBUG, hidden
 from airflow_provider_backfill.cli.plan import plan
 from airflow_provider_backfill.cli.release import release
@@ -119,3 +120,4 @@ main.add_command(plan)
 main.add_command(status)
 main.add_command(release)
 main.add_command(validate)
+main.add_command(explain)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +17,7 @@ from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 from airflow_provider_backfill.exceptions import Finding, RefusedError
+from airflow_provider_backfill.exceptions.base import see
 
 if TYPE_CHECKING:
     from dlt.extract.source import DltSource
@@ -46,8 +47,8 @@ def validate(*, as_json: bool, **options: Any) -> int:
     if as_json:
         click.echo(json.dumps(examination.document(), indent=2, ensure_ascii=False))
     else:
-        for line in examination.lines():
-            click.echo(line)
+        for paragraph in examination.paragraphs():
+            click.echo(paragraph)
     if not examination.findings:
         return 0
     number = len(examination.findings)
@@ -84,18 +85,15 @@ class _Examination:
             self.findings.append(replace(finding, message=self.hide(finding.message)))
             return None
 
-    def lines(self) -> list[str]:
-        lines: list[str] = []
-        for number, finding in enumerate(self.findings, start=1):
-            lines += _paragraph(f"{number}. ", finding)
-        for finding in self.warnings:
-            lines += _paragraph("warning: ", finding)
+    def paragraphs(self) -> list[str]:
+        found = [_paragraph(f"{number}. ", finding) for number, finding in enumerate(self.findings, start=1)]
+        found += [_paragraph("warning: ", finding) for finding in self.warnings]
         if not self.findings:
             extent = [_counted(len(self.resources or ()), "resource")]
             if self.chunks is not None:
                 extent.append(_counted(self.chunks, "chunk"))
-            lines.append(f"{self.source}: nothing is refused ({', '.join(extent)})")
-        return lines
+            found.append(f"{self.source}: nothing is refused ({', '.join(extent)})")
+        return found
 
     def document(self) -> Mapping[str, Any]:
         return {
@@ -171,10 +169,10 @@ def _look(found: _Examination, spec: SourceSpec, source: DltSource, plan: Backfi
         found.warnings += report.warnings
 
 
-def _paragraph(mark: str, finding: Finding) -> Sequence[str]:
+def _paragraph(mark: str, finding: Finding) -> str:
     subject = f"resource {finding.resource!r}: " if finding.resource else ""
-    remedy = [f"   {finding.remedy}"] if finding.remedy else []
-    return [f"{mark}{subject}{finding.message} [{finding.rule}]", *remedy]
+    remedy = f"\n   {finding.remedy}" if finding.remedy else ""
+    return f"{mark}{subject}{finding.message}{remedy}{see(finding.rule)}"
 
 
 def _object(finding: Finding) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from airflow_provider_backfill.exceptions import EmptyChunkError
 
 if TYPE_CHECKING:
     from airflow_provider_backfill.engine.extract import Package
+    from airflow_provider_backfill.engine.intervals import Interval
     from airflow_provider_backfill.engine.ledger import Ledger
     from airflow_provider_backfill.engine.records import Claim
 
@@ -35,15 +36,31 @@ def mention(spec: SourceSpec, claim: Claim, package: Package, ledger: Ledger) ->
             claim.interval,
             package.dropped,
         )
-    if package.records or spec.on_empty != OnEmpty.WARN:
+    if spec.on_empty != OnEmpty.WARN:
         return
-    for number, records in ledger.neighbours(claim):
-        log.warning(
-            "chunk %s (%s) has no rows, and chunk %d beside it has %d: a bound that matches nothing looks "
-            "the same; check what the source was asked for, or pass on_empty='ok' if that is to be expected",
-            claim.number,
-            claim.interval,
-            number,
-            records,
-        )
+    # Whichever of two neighbours is published second finds the other. Two in the same instant may find each
+    # other, and both speak; none is ever silent.
+    beside = ledger.neighbours(claim)
+    rows = {number: records for number, (_, records) in beside.items()}
+    before, behind = claim.number - 1, claim.number + 1
+    if not package.records:
+        full = next((number for number in (before, behind) if rows.get(number)), None)
+        if full:
+            _warn(claim.number, claim.interval, full, rows[full])
         return
+    # One that stands behind a chunk with rows was spoken of when the second of those two was published.
+    told = bool(rows.get(before - 1))
+    for empty in (behind,) if told else (before, behind):
+        if rows.get(empty) == 0:
+            _warn(empty, beside[empty][0], claim.number, package.records)
+
+
+def _warn(empty: int, interval: Interval, full: int, records: int) -> None:
+    log.warning(
+        "chunk %d (%s) has no rows, and chunk %d beside it has %d: a bound that matches nothing looks the "
+        "same; check what the source was asked for, or pass on_empty='ok' if that is to be expected",
+        empty,
+        interval,
+        full,
+        records,
+    )

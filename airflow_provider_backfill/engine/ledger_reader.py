@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
-from airflow_provider_backfill.engine.intervals import stored_bound
+from airflow_provider_backfill.engine.intervals import Interval, stored_bound
 from airflow_provider_backfill.engine.plan import BackfillPlan
-from airflow_provider_backfill.engine.records import ChunkRow, Claim, Holder
+from airflow_provider_backfill.engine.records import ChunkRow, Claim, Holder, restored_interval
 from airflow_provider_backfill.engine.statements import Statements
 from airflow_provider_backfill.exceptions import ChunkMissingError
 
@@ -84,11 +84,15 @@ class LedgerReader(Statements):
         rows = self._run("due_chunks", {**plan_inputs(plan), "since": since, "limit": limit})
         return [str(chunk_id) for (chunk_id,) in rows]
 
-    def neighbours(self, claim: Claim) -> list[tuple[int, int]]:
-        """Number and rows of the chunks before and behind one that are completed and have rows."""
-        ids = {"before": f"{claim.number - 2:06d}", "behind": f"{claim.number:06d}"}
+    def neighbours(self, claim: Claim) -> dict[int, tuple[Interval, int]]:
+        """Interval and rows, by number, of the two chunks before one and the one behind, if completed."""
+        beside = {"second": claim.number - 2, "before": claim.number - 1, "behind": claim.number + 1}
+        ids = {name: f"{number - 1:06d}" for name, number in beside.items()}
         rows = self._run("neighbours", {"backfill_id": claim.backfill_id, **ids})
-        return [(int(chunk_id) + 1, int(records)) for chunk_id, records in rows]
+        return {
+            int(chunk_id) + 1: (restored_interval(start, end, size), int(records))
+            for chunk_id, start, end, size, records in rows
+        }
 
     def live_tokens(self, source_section: str) -> frozenset[str]:
         """Tokens of the claims that live, so that only what nobody uses is cleaned up."""

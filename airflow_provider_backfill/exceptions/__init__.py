@@ -39,6 +39,7 @@
 
 Each class keeps its values as attributes and builds its message from them. A message is one line (a
 `PreflightError` with several findings has one line each), names the value, says why, and says what to do.
+Those of refusals end with where `docs/refusals.md` explains them, which `chunked-backfill explain` prints.
 Passwords inside addresses and connection strings are masked in every message. All survive pickling.
 """
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_backfill._text import line, shown
-from airflow_provider_backfill.exceptions.base import RefusedError
+from airflow_provider_backfill.exceptions.base import RefusedError, docs_of, see
 
 
 @dataclass(eq=False, repr=False)
@@ -116,17 +116,20 @@ class Finding:
     @classmethod
     def of_error(cls, error: Exception) -> Finding:
         """A refusal that came as an exception, under the name of its class; its message has the remedy."""
-        return cls(rule=type(error).__name__, resource=None, message=str(error), remedy="")
+        rule = type(error).__name__
+        # A finding says by itself where it is explained.
+        message = str(error).removesuffix(see(rule))
+        return cls(rule=rule, resource=None, message=message, remedy="")
 
     @property
     def docs(self) -> str:
         """Where the rule is explained."""
-        return f"docs/refusals.md#{self.rule.lower()}"
+        return docs_of(self.rule)
 
     def __str__(self) -> str:
         subject = "" if self.resource is None else f"resource {shown(self.resource)}: "
         remedy = f"; {line(self.remedy)}" if self.remedy else ""
-        return f"{subject}{line(self.message)}{remedy} [{self.rule}]"
+        return f"{subject}{line(self.message)}{remedy}{see(self.rule)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -139,6 +142,10 @@ class PreflightError(RefusedError):
         if len(self.findings) == 1:
             return f"refused: {self.findings[0]}"
         return "\n- ".join([f"refused for {len(self.findings)} reasons:", *map(str, self.findings)])
+
+    def _ending(self) -> str:
+        # Each finding has its own.
+        return ""
 
 
 @dataclass(eq=False, repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import chdir
 from datetime import UTC, date, datetime, timedelta
@@ -131,24 +132,43 @@ def sparse(numbers: list[int]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "on_empty", "warned"),
+    ("numbers", "on_empty", "order", "warned"),
     [
-        ([0, 6], "warn", ["2"]),
-        ([0, 6], "ok", []),
-        ([0, 1, 2, 3, 4, 6], "warn", []),
-        ([], "warn", []),
+        ([0, 6], "warn", [1, 2, 3, 4], ["2 by 1", "3 by 4"]),
+        ([0, 6], "ok", [1, 2, 3, 4], []),
+        ([0, 1, 2, 3, 4, 6], "warn", [1, 2, 3, 4], []),
+        ([], "warn", [1, 2, 3, 4], []),
+        # Whichever comes second speaks, the one with rows too.
+        ([2], "warn", [1, 2, 3, 4], ["1 by 2", "3 by 2"]),
+        ([2], "warn", [3, 1, 4, 2], ["1 by 2", "3 by 2"]),
+        ([2], "warn", [2, 3, 1, 4], ["3 by 2", "1 by 2"]),
+        ([2], "ok", [3, 1, 4, 2], []),
+        # One between two is spoken of once, unless the one behind comes first.
+        ([0, 4], "warn", [1, 2, 3], ["2 by 1"]),
+        ([0, 4], "warn", [2, 1, 3], ["2 by 1"]),
+        ([0, 4], "warn", [1, 3, 2], ["2 by 1"]),
+        ([0, 4], "warn", [2, 3, 1], ["2 by 3", "2 by 1"]),
     ],
 )
 def test_an_empty_chunk_beside_a_full_one_is_warned_of(
-    world: World, numbers: list[int], on_empty: str, warned: list[str], caplog: pytest.LogCaptureFixture
+    world: World,
+    numbers: list[int],
+    on_empty: str,
+    order: list[int],
+    warned: list[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     backfill = made(world, reference=sparse(numbers), on_empty=on_empty)
     plan = backfill.plan()
     backfill.seed(plan)
     with caplog.at_level(logging.WARNING):
-        world.run(backfill, plan)
+        world.run(backfill, plan, *order)
     said = [record.getMessage() for record in caplog.records if "has no rows" in record.getMessage()]
-    assert [text.split()[1] for text in said] == warned
+    shape = re.compile(r"chunk (\d) \((.+)\) has no rows, and chunk (\d) beside it has 1: ")
+    found = [match.groups() for text in said if (match := shape.match(text))]
+    assert [f"{empty} by {full}" for empty, _, full in found] == warned
+    for empty, interval, _ in found:
+        assert interval == str(plan.chunks[int(empty) - 1].interval)
 
 
 def test_an_empty_chunk_may_be_an_error(world: World) -> None:
@@ -205,6 +225,6 @@ def test_the_command(duck_target: Target, sources: Path) -> None:
     ask = ("--set", "since={chunk.start:%Y-%m-%d}", "--bounded-by", "kwargs")
     for more in ((), window):
         assert "nothing is refused" in command("validate", *ask, *more)
-    assert "[chunk-argument]" in command(
+    assert "(see docs/refusals.md#chunk-argument)" in command(
         "validate", "--set", "since=2026-01-01", "--bounded-by", "kwargs", code=2
     )

@@ -305,7 +305,7 @@ def test_sources_are_refused(refused, source, message):
 def test_an_argument_that_the_source_does_not_take_is_refused_without_its_value(refused):
     message = refused("refusals:shop", *WINDOW, "--set", "region=eu", "--set", "token=hunter2")
     assert message.startswith("error: source 'refusals:shop' cannot be called: got an unexpected keyword")
-    assert message.endswith("'token'; it takes: region, limit")
+    assert message.endswith("'token'; it takes: region, limit (see docs/refusals.md#sourceargumentserror)")
 
 
 @pytest.mark.parametrize(

@@ -113,8 +113,10 @@ def test_five_faults_are_five_findings_within_five_seconds(folder):
     elapsed = time.monotonic() - began
     assert done.returncode == 2
     lines = done.stdout.splitlines()
-    heading = re.compile(r"^(\d+\.|warning:) resource '(\w+)': .+ \[([a-z-]+)\]$", re.MULTILINE)
-    assert heading.findall(done.stdout) == [
+    paragraph = re.compile(
+        r"^(\d+\.|warning:) resource '(\w+)': .+\n   .+ \(see docs/refusals\.md#([a-z-]+)\)$", re.MULTILINE
+    )
+    assert paragraph.findall(done.stdout) == [
         ("1.", "unbounded", "no-cursor"),
         ("2.", "replaced", "replace"),
         ("3.", "numbered", "cursor-unit"),
@@ -124,9 +126,11 @@ def test_five_faults_are_five_findings_within_five_seconds(folder):
     ]
     assert lines[2] == (
         "2. resource 'replaced': its write disposition is 'replace', so each chunk would delete the ones "
-        "before it [replace]"
+        "before it"
     )
-    assert lines[3] == "   use 'append', or 'merge' with a primary or merge key"
+    assert lines[3] == (
+        "   use 'append', or 'merge' with a primary or merge key (see docs/refusals.md#replace)"
+    )
     # Each with what to change below it.
     assert sum(line.startswith("   ") for line in lines) == 6
     assert done.stderr == "error: refused for 5 reasons\n"
@@ -198,6 +202,7 @@ def test_findings_of_every_kind_come_together(folder):
         "no-cursor",
     ]
     assert "secret" not in json.dumps(found)
+    assert not any("docs/" in item["message"] for item in found["findings"])
     assert f"{folder}/sources/writes.py:1 writes to 'trace.txt'" in found["findings"][3]["message"]
     assert {item["docs"].partition("#")[0] for item in found["findings"]} == {"docs/refusals.md"}
 
@@ -252,4 +257,5 @@ def test_the_ledger_is_asked_for_chunks_done_elsewhere(tmp_path):
     window = ("--from", "2026-01-01", "--to", "2026-01-06", "--chunk")
     site.call("validate", source, *window, "1d", *site.place)
     done = site.call("validate", source, *window, "5d", *site.place, code=2)
-    assert "[OverlapError]" in done.out[0]
+    assert done.out[0].count("docs/") == 1
+    assert done.out[0].endswith(" (see docs/refusals.md#overlaperror)")

@@ -282,7 +282,7 @@ def test_the_command(duck_target: Target, sources: Path) -> None:
     (sources / "shop_source.py").write_text(SOURCE)
     orders = ("shop_source:shop", "--resources", "orders", "--from", "2026-01-01", "--to", "2026-01-06")
     refused = command(sources, duck_target, "plan", *orders, "--chunk", "1d", code=2)
-    assert "[cursor-type]" in refused
+    assert "(see docs/refusals.md#cursor-type)" in refused
     shape = ("--chunk", "1d", "--cursor-format", "orders=%Y-%m-%dT%H:%M:%SZ")
     out = command(sources, duck_target, "run", *orders, *shape)
     assert out.count("completed (1 records)") == 5

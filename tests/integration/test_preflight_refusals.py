@@ -105,7 +105,7 @@ def test_a_refusal_leaves_no_table_no_row_and_no_directory(request, tmp_path, se
         chunk=ChunkSize.parse("1d"),
         settings=settings,
     )
-    with pytest.raises(PreflightError, match=r"\[replace\]"):
+    with pytest.raises(PreflightError, match=r"\(see docs/refusals.md#replace\)$"):
         backfill.plan()
     assert everything(settings, tmp_path) == before
     if kind == "postgres":
@@ -127,4 +127,6 @@ def test_a_warning_is_logged_and_refuses_nothing(duck_target, settings, caplog):
     )
     with caplog.at_level("WARNING", logger="airflow_provider_backfill"):
         backfill.plan()
-    assert [record.getMessage().rpartition(" ")[2] for record in caplog.records] == ["[lag]"]
+    assert [record.getMessage().rpartition(" (")[2] for record in caplog.records] == [
+        "see docs/refusals.md#lag)"
+    ]

@@ -99,11 +99,13 @@ def test_naive_text_is_refused_word_for_word():
         Window.parse("2026-01-01T00:00:00", "2026-01-02")
     assert str(start.value) == (
         "start '2026-01-01T00:00:00' is timezone-naive; pass an explicit offset (e.g. 2026-01-01T00:00:00Z)"
+        " (see docs/refusals.md#naivebounderror)"
     )
     with pytest.raises(NaiveBoundError) as end:
         Window.parse("2026-01-01", "2026-01-02 12:30")
     assert str(end.value) == (
         "end '2026-01-02 12:30' is timezone-naive; pass an explicit offset (e.g. 2026-01-02T12:30:00Z)"
+        " (see docs/refusals.md#naivebounderror)"
     )
 
 
@@ -112,6 +114,7 @@ def test_a_naive_datetime_is_refused_with_the_same_words():
         Window.parse(datetime(2026, 1, 1), "2026-01-02")  # noqa: DTZ001
     assert str(error.value) == (
         "start '2026-01-01T00:00:00' is timezone-naive; pass an explicit offset (e.g. 2026-01-01T00:00:00Z)"
+        " (see docs/refusals.md#naivebounderror)"
     )
 
 

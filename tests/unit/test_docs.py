@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,15 +14,17 @@ from zoneinfo import ZoneInfo
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from airflow_provider_backfill import exceptions
-from airflow_provider_backfill.cli import main
+from airflow_provider_backfill.cli import explain, main
 from airflow_provider_backfill.engine.ledger import OWN_COLUMNS
 from airflow_provider_backfill.engine.plan import make_plan
 from airflow_provider_backfill.engine.queries import load_queries
 from airflow_provider_backfill.engine.records import TRANSITIONS
 from airflow_provider_backfill.engine.settings import SECTION, Settings
 from airflow_provider_backfill.engine.window import Window
+from airflow_provider_backfill.exceptions.base import docs_of
 from airflow_provider_backfill.get_provider_info import get_provider_info
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -208,6 +211,28 @@ def test_every_refusal_has_an_entry_and_every_entry_a_refusal():
     }
     assert rules()
     assert set(entries) == rules() | raised
+    # Messages link to them.
+    anchors = slugs(DOCS / "refusals.md")
+    assert {docs_of(name).removeprefix("docs/refusals.md#") for name in entries} <= anchors
+
+
+def test_entries_can_be_read_where_the_docs_are_not_installed():
+    invoke = CliRunner().invoke
+    names = invoke(main, ["explain"]).output.splitlines()
+    assert names == re.findall(r"^### (.+)$", prose(DOCS / "refusals.md"), re.MULTILINE)
+    for name in names:
+        result = invoke(main, ["explain", docs_of(name)])
+        assert result.exit_code == 0
+        heading, _, text = result.output.partition("\n\n")
+        assert heading == name
+        assert text.strip()
+        assert "#" not in text
+        assert "](" not in text
+    assert "\n\nDeclare a cursor" in invoke(main, ["explain", "No-Cursor"]).output
+    assert invoke(main, ["explain", "no"]).exit_code == 2
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    forced = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert forced == {"docs/refusals.md": explain.PAGES[0].relative_to(ROOT).as_posix()}
 
 
 def test_the_tree_of_exceptions_is_that_of_the_code():
@@ -290,7 +315,7 @@ def test_daylight_saving_numbers_hold():
 # Command
 
 
-@pytest.mark.parametrize("name", ["run", "validate", "status", "release"])
+@pytest.mark.parametrize("name", ["run", "validate", "explain", "status", "release"])
 def test_options_are_those_of_the_command(name):
     rows = table(section(DOCS / "reference" / "command.md", f"## {name}"), "option")
     documented = {re.split(r"[ =]", spelling)[0] for option, *_ in rows for spelling in _CODE.findall(option)}

@@ -137,6 +137,26 @@ def test_messages_are_one_line_that_says_what_to_do(error):
     assert ";" in message
 
 
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_refusals_end_with_a_link_to_their_entry(error):
+    rule = error.findings[0].rule if isinstance(error, PreflightError) else type(error).__name__
+    link = f" (see docs/refusals.md#{rule.lower()})"
+    if isinstance(error, RefusedError):
+        assert str(error).endswith(link)
+    assert str(error).count("docs/") == isinstance(error, RefusedError)
+
+
+def test_a_plain_refusal_has_a_link_and_a_finding_says_it_apart():
+    error = TargetError("none is given; pass one of them")
+    assert str(error) == "none is given; pass one of them (see docs/refusals.md#targeterror)"
+    finding = Finding.of_error(error)
+    assert (finding.message, finding.docs) == (
+        "none is given; pass one of them",
+        "docs/refusals.md#targeterror",
+    )
+    assert str(finding) == str(error)
+
+
 def test_refusals_exit_with_2_and_the_rest_with_1():
     for cls in _classes():
         assert cls.exit_code == (2 if issubclass(cls, RefusedError) else 1)
@@ -177,14 +197,16 @@ def test_plan_conflict_names_both_values():
 def test_preflight_prints_every_finding():
     assert str(PreflightError([NO_CURSOR])) == (
         "refused: resource 'page_views': has no incremental cursor, so a chunk cannot be bounded; "
-        "add dlt.sources.incremental(...) to it [no-cursor]"
+        "add dlt.sources.incremental(...) to it (see docs/refusals.md#no-cursor)"
     )
     both = PreflightError([NO_CURSOR, REPLACE])
     assert list(both.findings) == [NO_CURSOR, REPLACE]
     lines = str(both).splitlines()
     assert lines[0] == "refused for 2 reasons:"
     assert lines[1] == f"- {NO_CURSOR}"
-    assert lines[2] == "- write_disposition is 'replace'; use merge or append [replace]"
+    assert lines[2] == (
+        "- write_disposition is 'replace'; use merge or append (see docs/refusals.md#replace)"
+    )
     assert str(pickle.loads(pickle.dumps(both))) == str(both)
 
 

@@ -101,7 +101,7 @@ def test_a_history_that_begins_behind_the_first_chunk_is_refused(initial, late):
     source = SourceSpec(reference=views(cursor=cursor(initial_value=initial))).load()
     first = Interval(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
     if late:
-        with pytest.raises(PreflightError, match=r"\[initial-value\]"):
+        with pytest.raises(PreflightError, match=r"refusals\.md#initial-value"):
             preflight(source, first)
     else:
         preflight(source, first)
@@ -289,9 +289,9 @@ def test_the_message_has_a_line_for_each_finding():
         "refused for 2 reasons:\n"
         "- resource 'a': it has no incremental cursor, so every chunk would load all of its rows; "
         "declare one with its type, e.g. dlt.sources.incremental[datetime]('updated_at'), "
-        "or leave the resource out [no-cursor]\n"
+        "or leave the resource out (see docs/refusals.md#no-cursor)\n"
         "- resource 'a': its write disposition is 'replace', so each chunk would delete the ones before it; "
-        "use 'append', or 'merge' with a primary or merge key [replace]"
+        "use 'append', or 'merge' with a primary or merge key (see docs/refusals.md#replace)"
     )
 
 

@@ -91,7 +91,7 @@ def test_what_is_no_number_is_refused(option, text):
     kind = "a whole number" if option.endswith("_chunks") else "a number"
     assert str(caught.value) == (
         f"[chunked_backfill] {option} = '{text}' is not {kind}; change it in Airflow's configuration "
-        f"or in AIRFLOW__CHUNKED_BACKFILL__{option.upper()}"
+        f"or in AIRFLOW__CHUNKED_BACKFILL__{option.upper()} (see docs/refusals.md#settingerror)"
     )
 
 

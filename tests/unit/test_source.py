@@ -245,7 +245,7 @@ def test_a_resource_that_is_not_there_is_named_with_those_that_are(module):
         load(f"{module}:shop", resources=("clicks", "click", "views"))
     assert str(caught.value) == (
         f"source '{module}:shop' was not found: it has no resource click, views; "
-        "pass any of: clicks, details, page_views"
+        "pass any of: clicks, details, page_views (see docs/refusals.md#sourcenotfounderror)"
     )
 
 

@@ -78,11 +78,10 @@ SELECT chunk_id FROM {ledger} WHERE backfill_id = :backfill_id AND status = 'com
 SELECT {columns} FROM {ledger} WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id
 
 -- name: neighbours
--- What stands beside a chunk that turned out to have no rows.
-SELECT chunk_id, records_loaded FROM {ledger}
-WHERE backfill_id = :backfill_id AND chunk_id IN (:before, :behind)
-  AND status = 'completed' AND records_loaded > 0
-ORDER BY chunk_id
+-- What is completed beside a chunk that was published: the two before it and the one behind.
+SELECT chunk_id, chunk_from, chunk_to, chunk_size, records_loaded FROM {ledger}
+WHERE backfill_id = :backfill_id AND chunk_id IN (:second, :before, :behind)
+  AND status = 'completed' AND records_loaded IS NOT NULL
 
 -- name: dataset_chunks
 SELECT {columns} FROM {ledger}
