@@ -14,8 +14,9 @@ from datetime import timedelta
 _FAILED = frozenset({"failed", "upstream_failed"})
 _FINISHED = _FAILED | {"success", "skipped", "removed"}
 
-#: How long to stay away for each task that has to finish first, and at most, seconds.
-PAUSE_SECONDS = 5.0
+#: How long to stay away for each task that has to finish first, and at most, seconds. Not less: a busy
+#: scheduler that hears of a task's last run after it was queued again takes it for failed.
+PAUSE_SECONDS = 20.0
 LONGEST_PAUSE_SECONDS = 60.0
 
 

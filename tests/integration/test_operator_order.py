@@ -59,7 +59,7 @@ class TestOrder:
             **tasks.source,
             **mapped[1],
         )
-        for state, seconds in (("running", 5), ("up_for_retry", 40)):
+        for state, seconds in (("running", 20), ("up_for_retry", 40)):
             ti = tasks.ti("chunk", map_index=1, states={0: state, 1: "running"})
             with pytest.raises(AirflowRescheduleException) as caught:
                 run_task(operator, ti)

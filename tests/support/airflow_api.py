@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,6 +131,24 @@ class AirflowApi:
         """Clear the whole DAG run, so that all of it runs again."""
         body = {"dry_run": False, "only_failed": False} if self._modern else {"dry_run": False}
         self.call("POST", f"/dags/{dag_id}/dagRuns/{run_id}/clear", json=body)
+
+    def set_state(self, dag_id: str, run_id: str, task_id: str, map_index: int, state: str) -> None:
+        """Mark a mapped task, as ``failed`` for example."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/{map_index}"
+        body: dict[str, Any] = {"new_state": state}
+        if not self._modern:
+            body["dry_run"] = False
+        self.call("PATCH", path, json=body)
+
+    def clear_tasks(self, dag_id: str, run_id: str, tasks: Sequence[tuple[str, int]]) -> None:
+        """Clear single tasks, mapped ones by their map index; on Airflow 3 only."""
+        body = {
+            "dry_run": False,
+            "only_failed": False,
+            "dag_run_id": run_id,
+            "task_ids": [[task, index] if index >= 0 else task for task, index in tasks],
+        }
+        self.call("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
 
     def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
         """The DAG run's tasks, ordered by name and map index."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,8 +89,12 @@ def world(postgres_server: Postgres, tmp_path_factory: pytest.TempPathFactory) -
         "password": PASSWORD,
     }
     duckdb = {"conn_type": "duckdb", "host": str(duckdb_file)}
+    dags = tmp_path_factory.mktemp("dags")
+    places = [ROOT / "dags_examples", ROOT / "tests" / "system" / "dags"]
+    for place in places:
+        (dags / place.name).symlink_to(place)
     with LocalAirflow(
-        dags=ROOT / "dags_examples",
+        dags=dags,
         database_url=postgres_server.create_database(),
         connections={
             "warehouse": json.dumps(duckdb),
@@ -97,9 +102,12 @@ def world(postgres_server: Postgres, tmp_path_factory: pytest.TempPathFactory) -
             "postgres": json.dumps({**login, "schema": "warehouse"}),
             "absent": json.dumps({**login, "schema": "absent"}),
         },
-        environment={"EXAMPLE_OUTAGE": str(outage)},
+        environment={
+            "EXAMPLE_OUTAGE": str(outage),
+            "PYTHONPATH": os.pathsep.join(map(str, [ROOT, *places])),
+        },
     ) as airflow:
-        airflow.wait_for_dags("example_nyc_flights", "example_web_events")
+        airflow.wait_for_dags("example_nyc_flights", "example_web_events", "steered_stop")
         yield World(
             airflow=airflow,
             outage=outage,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_backfill.operators.turns import LONGEST_PAUSE_SECONDS, Turn
+from airflow_provider_backfill.operators.turns import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Turn
 
 pytestmark = pytest.mark.unit
 
@@ -62,7 +62,7 @@ def test_a_pause_follows_the_queue_and_the_retry_delay() -> None:
         return turn.pause(timedelta(seconds=delay)).total_seconds()
 
     queued = Turn(failed=(), retrying=(), ahead=1)
-    assert pause(queued, 300) == 5
+    assert pause(queued, 300) == PAUSE_SECONDS
     assert pause(Turn(failed=(), retrying=(0,), ahead=1), 30) == 30
-    assert pause(Turn(failed=(), retrying=(0,), ahead=0), 1) == 5
+    assert pause(Turn(failed=(), retrying=(0,), ahead=0), 1) == PAUSE_SECONDS
     assert pause(Turn(failed=(), retrying=(), ahead=500), 0) == LONGEST_PAUSE_SECONDS
