@@ -41,6 +41,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_provider_backfill.triggers.chunk"],
             }
         ],
+        "extra-links": ["airflow_provider_backfill.links.backfill.BackfillLink"],
         "connection-types": [
             {
                 "connection-type": "dlt",

@@ -16,21 +16,26 @@ from airflow.providers.common.compat.sdk import (
     AirflowFailException,
     AirflowNotFoundException,
     AirflowSkipException,
+    Asset,
     BaseHook,
     BaseOperator,
+    BaseOperatorLink,
     Connection,
     Context,
     TaskGroup,
     TriggerRule,
     XComArg,
     conf,
+    get_unique_task_id,
 )
 from packaging.version import Version
 
 __all__ = [
     "AIRFLOW_V_3_0_PLUS",
     "AIRFLOW_V_3_1_PLUS",
+    "ASSET_TYPES",
     "DAG",
+    "KNOWN_CONTEXT_KEYS",
     "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",
@@ -38,12 +43,15 @@ __all__ = [
     "AirflowSkipException",
     "BaseHook",
     "BaseOperator",
+    "BaseOperatorLink",
     "Connection",
     "Context",
+    "DuplicateTaskIdFound",
     "TaskGroup",
     "TriggerRule",
     "XComArg",
     "conf",
+    "get_unique_task_id",
     "mapped_states",
     "mask_secret",
 ]
@@ -60,6 +68,22 @@ elif AIRFLOW_V_3_0_PLUS:
 else:
     from airflow.utils.log.secrets_masker import mask_secret  # type: ignore[no-redef,import-not-found]
 
+if AIRFLOW_V_3_0_PLUS:
+    from airflow.sdk.definitions.asset import AssetRef
+    from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
+
+    #: What an outlet may be to have an event of its own.
+    ASSET_TYPES: tuple[type[Any], ...] = (Asset, AssetRef)
+else:
+    from airflow.utils.context import KNOWN_CONTEXT_KEYS  # type: ignore[no-redef,attr-defined]
+
+    ASSET_TYPES = (Asset,)
+
+try:
+    from airflow.sdk.exceptions import DuplicateTaskIdFound
+except ImportError:
+    # Airflow 2.11, and the first releases of 3.
+    from airflow.exceptions import DuplicateTaskIdFound  # type: ignore[no-redef]
 
 def mapped_states(ti: Any) -> dict[int, str | None]:
     """State of each mapped task instance of a running task's task, in its DAG run, by map index."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_backfill.links.backfill import BackfillLink
 from airflow_provider_backfill.version_compat import (
     AirflowException,
     AirflowFailException,
@@ -37,6 +38,7 @@ class TargetOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("conn_id", "dataset_name")
+    operator_extra_links = (BackfillLink(),)
     ui_color = "#e8f3ec"
 
     def __init__(

@@ -124,6 +124,10 @@ class AirflowApi:
             body["logical_date"] = None
         return str(self.call("POST", f"/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
 
+    def run_ids(self, dag_id: str) -> list[str]:
+        """The DAG's runs."""
+        return [run["dag_run_id"] for run in self._pages(f"/dags/{dag_id}/dagRuns", "dag_runs")]
+
     def run_state(self, dag_id: str, run_id: str) -> str:
         return str(self.call("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
@@ -172,6 +176,13 @@ class AirflowApi:
         """
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
         return self.call("GET", path, params={"stringify": False})["value"]
+
+    def links(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, str | None]:
+        """The addresses behind the buttons that a task's operator adds to its page, by name."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links"
+        answer = self.call("GET", path, params={"map_index": map_index})
+        found: dict[str, str | None] = answer["extra_links"] if self._modern else answer
+        return found
 
     def wait(
         self,

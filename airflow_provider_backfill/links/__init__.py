@@ -1,0 +1,3 @@
+"""Links on tasks."""
+
+from __future__ import annotations
