@@ -41,13 +41,12 @@ class Part:
         return chunk_line(int(self.chunk_id) + 1, self.total, self.interval, text)
 
 
-def label_of(parts: Sequence[Part]) -> str:
-    """What all of them cover, for people. They are consecutive, in either direction."""
+def covered_by(parts: Sequence[Part]) -> Interval:
+    """What all of them cover. They are consecutive, in either direction."""
     from airflow_provider_backfill.engine.intervals import Interval
-    from airflow_provider_backfill.engine.plan import interval_label
 
     first, last = sorted((parts[0], parts[-1]), key=lambda part: part.chunk_id)
-    return interval_label(Interval(first.interval.start, last.interval.end), first.timezone)
+    return Interval(first.interval.start, last.interval.end)
 
 
 def result_of(parts: Sequence[Part], outcomes: Sequence[Outcome], label: str) -> dict[str, Any]:

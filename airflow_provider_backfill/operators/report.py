@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_backfill.operators.assets import describe_outlets
 from airflow_provider_backfill.operators.base import TargetOperator, airflow_errors
 from airflow_provider_backfill.operators.plan import BACKFILL_ID_KEY
 from airflow_provider_backfill.version_compat import AirflowFailException, Context
@@ -22,6 +23,9 @@ class BackfillReportOperator(TargetOperator):
     ``completed`` are the chunks that this DAG run loaded, ``skipped`` those that were completed before or by
     somebody else. The return value, which is pushed also when the task fails, is a dict: ``backfill_id``,
     ``completed``, ``skipped``, ``claimed_elsewhere``, ``failed``, ``pending``, ``total``, ``records``.
+
+    If the window is covered, the event of each asset among its ``outlets`` has as its extra ``backfill_id``,
+    ``start`` and ``end`` of the window, ``chunks``, ``records``.
 
     Args:
         plan_task_id: The whole id of the task that planned, with its groups.
@@ -59,6 +63,14 @@ class BackfillReportOperator(TargetOperator):
             # Airflow pushes the return value of a task that succeeds.
             ti.xcom_push(key="return_value", value=summary)
             raise AirflowFailException(_shortfall(rows))
+        describe_outlets(
+            self,
+            context,
+            backfill_id=backfill_id,
+            interval=rows[0].window,
+            chunks=tally.total,
+            records=tally.records,
+        )
         return summary
 
     def _rows(self, backfill_id: str) -> list[ChunkRow]:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_provider_backfill.operators.assets import describe_outlets
 from airflow_provider_backfill.operators.base import this_task
-from airflow_provider_backfill.operators.chunks import Part, label_of, result_of
+from airflow_provider_backfill.operators.chunks import Part, covered_by, result_of
 from airflow_provider_backfill.operators.stopping import InFlight, told_to_stop
 from airflow_provider_backfill.operators.turns import Turn
 from airflow_provider_backfill.operators.waiting import (
@@ -54,12 +55,24 @@ class TaskTry:
 
     def run(self) -> dict[str, Any]:
         """Run every chunk of the task; see the operator."""
+        from airflow_provider_backfill.engine.plan import interval_label
+
         operator = self._operator
         if operator.backfill_id and not self._resumed:
             self._take_turn(operator.backfill_id)
         parts = operator.parts(self._context)
-        operator.interval_label = operator.interval_label or label_of(parts)
-        return result_of(parts, [self._load(part, parts) for part in parts], operator.interval_label)
+        interval = covered_by(parts)
+        operator.interval_label = operator.interval_label or interval_label(interval, parts[0].timezone)
+        result = result_of(parts, [self._load(part, parts) for part in parts], operator.interval_label)
+        describe_outlets(
+            operator,
+            self._context,
+            backfill_id=result["backfill_id"],
+            interval=interval,
+            chunks=len(parts),
+            records=result["rows"],
+        )
+        return result
 
     def give_back(self) -> None:
         """Release the chunk in flight; nothing to do if there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -14,6 +15,12 @@ from airflow_provider_backfill.engine.records import ChunkRow
 from airflow_provider_backfill.operators.backfill import ChunkedBackfillOperator
 from airflow_provider_backfill.operators.plan import BackfillPlanOperator
 from airflow_provider_backfill.operators.report import BackfillReportOperator
+from airflow_provider_backfill.version_compat import AIRFLOW_V_3_0_PLUS
+
+if AIRFLOW_V_3_0_PLUS:
+    from airflow.sdk.execution_time.context import OutletEventAccessors
+else:
+    from airflow.utils.context import OutletEventAccessors
 
 WINDOW = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-06T00:00:00Z"}
 #: The backfill of web_events over the window by day.
@@ -78,7 +85,7 @@ def run_task(operator: Any, ti: FakeTaskInstance | None = None, **context: Any) 
 
 def context_of(ti: FakeTaskInstance) -> Any:
     """As much of Airflow's context as the operators use."""
-    return {"ti": ti, "task_instance": ti, "run_id": ti.run_id}
+    return {"ti": ti, "task_instance": ti, "run_id": ti.run_id, "outlet_events": OutletEventAccessors()}
 
 
 def duckdb_connection(path: str | os.PathLike[str]) -> str:
@@ -123,9 +130,11 @@ class Tasks:
         result: dict[str, Any] = run_task(operator, self.ti("chunk", map_index=index, **changes))
         return result
 
-    def report(self) -> dict[str, Any]:
-        operator = BackfillReportOperator(task_id="report", plan_task_id="events.plan", **self.target)
-        result: dict[str, Any] = run_task(operator, self.ti("report"))
+    def report(self, outlets: Sequence[Any] = (), **context: Any) -> dict[str, Any]:
+        operator = BackfillReportOperator(
+            task_id="report", plan_task_id="events.plan", outlets=list(outlets), **self.target
+        )
+        result: dict[str, Any] = run_task(operator, self.ti("report"), **context)
         return result
 
 
