@@ -41,6 +41,12 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_provider_backfill.triggers.chunk"],
             }
         ],
+        "task-decorators": [
+            {
+                "class-name": "airflow_provider_backfill.decorators.backfill.chunked_backfill_task",
+                "name": "chunked_backfill",
+            }
+        ],
         "extra-links": ["airflow_provider_backfill.links.backfill.BackfillLink"],
         "connection-types": [
             {

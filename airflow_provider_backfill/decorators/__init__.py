@@ -1,0 +1,3 @@
+"""TaskFlow decorators."""
+
+from __future__ import annotations
