@@ -85,6 +85,7 @@ except ImportError:
     # Airflow 2.11, and the first releases of 3.
     from airflow.exceptions import DuplicateTaskIdFound  # type: ignore[no-redef]
 
+
 def mapped_states(ti: Any) -> dict[int, str | None]:
     """State of each mapped task instance of a running task's task, in its DAG run, by map index."""
     if hasattr(ti, "get_task_states"):

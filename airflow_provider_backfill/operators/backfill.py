@@ -37,7 +37,7 @@ class ChunkedBackfillOperator(SourceOperator):
     The return value is a dict: ``backfill_id``, ``chunk_ids``, ``chunk`` (their interval, for people),
     ``status`` (``completed``, or ``skipped`` if there was nothing to do), ``completed`` and ``skipped`` (how
     many chunks), ``rows``, ``bytes``, ``dropped`` (rows that the source gave outside), ``seconds``. The event
-    of each asset among its ``outlets`` has as its extra ``backfill_id``, ``start`` and ``end``, ``chunks`` and
+    of each asset among its ``outlets`` has as its extra ``backfill_id``, ``start``, ``end``, ``chunks`` and
     ``records``.
 
     Args:
