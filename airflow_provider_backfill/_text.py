@@ -32,3 +32,11 @@ def line(reason: object) -> str:
     """Foreign text, such as a driver's message, as one line without its final full stop, cut if long."""
     text = masked(" ".join(str(reason).split())).rstrip(".")
     return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
+
+
+def span(seconds: float) -> str:
+    """A length of time in the largest unit that it has two of: ``42 s``, ``90 min``, ``3 d``."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

@@ -156,14 +156,6 @@ class Bar:
         self._progress.update(self._task, description=waiting_for(rows, self._total, seconds_left))
 
 
-def span(seconds: float) -> str:
-    """A length of time in the largest unit that it has two of: ``42 s``, ``90 min``, ``3 d``."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
-
-
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:
     """Names and values, one pair a line."""
     width = max(len(name) for name, _ in pairs)

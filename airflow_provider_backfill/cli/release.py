@@ -13,8 +13,9 @@ from datetime import datetime
 
 import click
 
+from airflow_provider_backfill._text import span
 from airflow_provider_backfill.cli.options import common_options, target_options
-from airflow_provider_backfill.cli.output import print_table, span
+from airflow_provider_backfill.cli.output import print_table
 from airflow_provider_backfill.cli.request import Place, misuse
 from airflow_provider_backfill.cli.status import Reading, absence, backfills, heading, read
 from airflow_provider_backfill.engine.destinations.base import Target

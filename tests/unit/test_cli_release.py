@@ -13,8 +13,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from airflow_provider_backfill._text import span
 from airflow_provider_backfill.cli import main
-from airflow_provider_backfill.cli.output import span
 from airflow_provider_backfill.cli.release import Position, _cells, _lease, _me, _since
 from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
