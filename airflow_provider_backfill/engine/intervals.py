@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from airflow_provider_backfill.engine.bounds import Bound, as_utc
@@ -34,8 +36,8 @@ class Interval:
     def __post_init__(self) -> None:
         for name in ("start", "end"):
             value = getattr(self, name)
-            if isinstance(value, datetime):
-                object.__setattr__(self, name, as_utc(value, name))
+            if isinstance(value, datetime) and (utc := as_utc(value, name)) is not value:
+                object.__setattr__(self, name, utc)
         if not _before(self.start, self.end):
             raise EmptyWindowError(self.start, self.end)
 
@@ -70,15 +72,25 @@ class Interval:
         """What lies in both, or None."""
         if not self.overlaps(other):
             return None
+        if self.contains(other):
+            return other
         start = other.start if _before(self.start, other.start) else self.start
         end = self.end if _before(self.end, other.end) else other.end
         return Interval(start, end)
+
+    def halves(self, bound: Bound) -> tuple[Interval | None, Interval | None]:
+        """What lies before a bound, and what lies at it and behind; None where nothing does."""
+        if not _before(self.start, bound):
+            return None, self
+        if not _before(bound, self.end):
+            return self, None
+        return Interval(self.start, bound), Interval(bound, self.end)
 
 
 def merge(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     """The union: in order, none overlapping or touching another."""
     merged: list[Interval] = []
-    for interval in sorted(intervals):
+    for interval in sorted(intervals, key=attrgetter("start")):
         if not merged or _before(merged[-1].end, interval.start):
             merged.append(interval)
         elif _before(merged[-1].end, interval.end):
@@ -100,6 +112,37 @@ def missing(window: Interval, covered: Iterable[Interval]) -> tuple[Interval, ..
     if _before(position, window.end):
         gaps.append(Interval(position, window.end))
     return tuple(gaps)
+
+
+def intersect(one: Iterable[Interval], other: Iterable[Interval]) -> tuple[Interval, ...]:
+    """What lies in both unions: in order, none touching another."""
+    left, right = merge(one), merge(other)
+    both: list[Interval] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        if part := left[i].intersection(right[j]):
+            both.append(part)
+        if _before(left[i].end, right[j].end):
+            i += 1
+        else:
+            j += 1
+    return tuple(both)
+
+
+def meetings(ranges: Sequence[Interval], intervals: Iterable[Interval]) -> Iterator[tuple[int, int]]:
+    """Which range overlaps which interval, as pairs of their positions.
+
+    Each interval costs two bisections, and each pair one step.
+
+    Args:
+        ranges: In order, none overlapping another.
+        intervals: In any order; pairs come in theirs.
+    """
+    starts: list[Any] = [each.start for each in ranges]
+    ends: list[Any] = [each.end for each in ranges]
+    for position, interval in enumerate(intervals):
+        for number in range(bisect_right(ends, interval.start), bisect_left(starts, interval.end)):
+            yield number, position
 
 
 def bound_text(bound: Bound) -> str:

@@ -171,19 +171,19 @@ class PlanConflictError(RefusedError):
 class OverlapError(RefusedError):
     """Another backfill of the ``source`` has completed ``count`` chunks in this window.
 
-    Loading them again would double their rows. ``interval`` is what they span.
+    Loading them again would double their rows. ``interval`` is what they span; ``remedy`` is what to do.
     """
 
     source: str
     backfill_id: str
     interval: object
     count: int
+    remedy: str = "pass the window and chunk of that backfill to resume it, or a window that does not overlap"
 
     def _message(self) -> str:
         return (
             f"source {shown(self.source)}: backfill {self.backfill_id} has completed {self.count} chunk(s) "
-            f"in this window ({self.interval}), which would be loaded a second time; pass the window and "
-            "chunk of that backfill to resume it, or a window that does not overlap"
+            f"in this window ({self.interval}), which would be loaded a second time; {self.remedy}"
         )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
+from airflow_provider_backfill.engine.coverage import Completed
+from airflow_provider_backfill.engine.plan import BackfillPlan, make_plan
 from airflow_provider_backfill.engine.window import ChunkSize, Interval, Window
 
 ZONES = [
@@ -51,3 +55,50 @@ def windows(draw) -> Window:
 spans = st.builds(
     lambda start, length: Interval(start, start + length), st.integers(0, 60), st.integers(1, 20)
 )
+
+
+@st.composite
+def plans(draw) -> BackfillPlan:
+    """Of times or of whole numbers, of few chunks; one in two days is one on which clocks are moved."""
+    if draw(st.booleans()):
+        span = draw(spans)
+        window, size = Window(start=span.start, end=span.end), ChunkSize.parse(draw(st.integers(1, 20)))
+    else:
+        start = draw(st.sampled_from([utc(2026, 3, 28, 12), utc(2026, 10, 24, 23), utc(2026, 1, 31)]))
+        length = timedelta(hours=draw(st.integers(1, 100)))
+        window = Window(start=start, end=start + length, timezone=draw(st.sampled_from(ZONES)))
+        size = ChunkSize.parse(draw(st.sampled_from(["7h", "24h", "1d", "1w", "1mo"])))
+    return make_plan("web_events", window, size)
+
+
+@st.composite
+def completions(draw, plan: BackfillPlan) -> list[Completed]:
+    """Chunks that other backfills have completed in and around a plan's window, none overlapping another."""
+    first, last = plan.window.start, plan.window.end
+    about = [
+        *(chunk.interval.start for chunk in plan.chunks),
+        *(first + (last - first) * part // 8 for part in range(-2, 11)),  # type: ignore[operator]
+    ]
+    bounds = sorted(set(draw(st.lists(st.sampled_from(about), max_size=8))))
+    return [
+        Completed(backfill_id=backfill, chunk_id=f"{number:06d}", interval=Interval(start, end))
+        for number, (start, end) in enumerate(itertools.pairwise(bounds))
+        if (backfill := draw(st.sampled_from([None, "other", "third"])))
+    ]
+
+
+class Cells:
+    """What intervals cover, counted in the smallest parts that their bounds make: a model of the algebra."""
+
+    def __init__(self, *intervals: Iterable[Interval]) -> None:
+        every = [interval for some in intervals for interval in some]
+        self._bounds = sorted({bound for each in every for bound in (each.start, each.end)})
+
+    def of(self, intervals: Iterable[Interval]) -> list[int]:
+        """The numbers of the parts, one for each interval that a part lies in."""
+        return sorted(
+            number
+            for each in intervals
+            for number, (start, end) in enumerate(itertools.pairwise(self._bounds))
+            if each.contains(Interval(start, end))
+        )

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from airflow_provider_backfill.engine.intervals import (
     LARGEST_NUMBER,
     SMALLEST_NUMBER,
+    intersect,
+    meetings,
     plain_bound,
     restored_bound,
     stored_bound,
@@ -52,6 +54,27 @@ def test_merge_is_the_union_in_order(intervals):
     assert _numbers(merged) == _numbers(intervals)
     assert all(before.end < after.start for before, after in itertools.pairwise(merged))  # type: ignore[operator]
     assert merge(reversed(merged)) == merged
+
+
+@given(st.lists(spans, max_size=8), st.lists(spans, max_size=8))
+def test_what_lies_in_both_unions(one, other):
+    both = intersect(one, other)
+    assert _numbers(both) == _numbers(one) & _numbers(other)
+    assert merge(both) == both == intersect(other, one)
+
+
+@given(st.lists(spans, max_size=8), st.lists(spans, max_size=8))
+def test_meetings_are_the_pairs_that_overlap(one, other):
+    ranges = merge(one)
+    pairs = [(i, j) for j, each in enumerate(other) for i, part in enumerate(ranges) if part.overlaps(each)]
+    assert list(meetings(ranges, other)) == pairs
+
+
+@given(spans, st.integers(-5, 90))
+def test_halves_meet_at_the_bound(span, bound):
+    before, behind = span.halves(bound)
+    assert _numbers(filter(None, [before])) == {number for number in _numbers([span]) if number < bound}
+    assert _numbers(filter(None, [behind])) == {number for number in _numbers([span]) if number >= bound}
 
 
 @given(spans, spans)
