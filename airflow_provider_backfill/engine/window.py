@@ -113,6 +113,11 @@ class ChunkSize:
         """For windows of whole numbers."""
         return self.unit == ""
 
+    @property
+    def step(self) -> timedelta | int:
+        """How far apart boundaries are; calendar sizes have no such length."""
+        return self.count if self.whole else timedelta(seconds=self.count * _SECONDS[self.unit])
+
 
 def _too_long(size: str, unit: Unit) -> ChunkSizeError:
     limit = f"{_LARGEST[unit]}{unit}" + (f" ({_YEARS} years)" if unit else "")
@@ -212,7 +217,7 @@ class Window:
         Raises:
             ChunkSizeError: A length of time for a window of whole numbers, or the reverse.
         """
-        self._check_kind(size)
+        self.check_kind(size)
         if not size.calendar:
             start, end, step = self._elapsed(size)
             return int(-((start - end) // step))
@@ -241,7 +246,12 @@ class Window:
         ends = list(self._ends(size))
         return tuple(map(Interval, [self.start, *ends], ends))
 
-    def _check_kind(self, size: ChunkSize) -> None:
+    def check_kind(self, size: ChunkSize) -> None:
+        """Refuse a size that does not fit.
+
+        Raises:
+            ChunkSizeError: A length of time for a window of whole numbers, or the reverse.
+        """
         whole = self.interval.whole
         if size.whole and not whole:
             raise ChunkSizeError(str(size), "has no unit, and start and end are times")
@@ -270,8 +280,7 @@ class Window:
 
     def _elapsed(self, size: ChunkSize) -> tuple[Any, Any, Any]:
         """Start, end and step, all numbers or all times: the arithmetic is the same."""
-        step = size.count if size.whole else timedelta(seconds=size.count * _SECONDS[size.unit])
-        return self.start, self.end, step
+        return self.start, self.end, size.step
 
     def _calendar_steps(self, size: ChunkSize) -> int:
         """How many calendar steps end before the window does."""

@@ -12,6 +12,7 @@
     │   │   ├── ChunkSizeError              a chunk size is not one, or does not fit the window
     │   │   ├── TooManyChunksError          the plan is longer than max_chunks
     │   │   ├── MapLengthError              the plan is longer than Airflow maps
+    │   │   ├── StrategyError               a strategy lacks what it chooses windows from
     │   │   └── TimezoneError               no such time zone
     │   ├── ChoiceError                     an argument is none of its choices
     │   ├── ChunkFieldError                 a field in an argument of the source is none of a chunk's
@@ -84,6 +85,7 @@ from airflow_provider_backfill.exceptions.windows import (
     EmptyWindowError,
     MapLengthError,
     NaiveBoundError,
+    StrategyError,
     TimezoneError,
     TooManyChunksError,
     WindowError,
@@ -121,6 +123,7 @@ __all__ = [
     "SourceError",
     "SourceImportError",
     "SourceNotFoundError",
+    "StrategyError",
     "TargetError",
     "TimezoneError",
     "TooManyChunksError",

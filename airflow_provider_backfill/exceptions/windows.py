@@ -126,6 +126,18 @@ class TimezoneError(WindowError):
 
 
 @dataclass(eq=False, repr=False)
+class StrategyError(WindowError):
+    """The ``strategy`` cannot choose windows from what it was given."""
+
+    strategy: str
+    reason: str
+    remedy: str
+
+    def _message(self) -> str:
+        return f"strategy {shown(self.strategy)} {line(self.reason)}; {self.remedy}"
+
+
+@dataclass(eq=False, repr=False)
 class ChoiceError(RefusedError):
     """The ``argument`` of a backfill has a ``value`` that is none of its ``choices``."""
 
