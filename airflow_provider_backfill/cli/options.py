@@ -11,6 +11,7 @@ import click
 from airflow_provider_backfill._text import masked
 from airflow_provider_backfill.cli import logs
 from airflow_provider_backfill.engine.cursors import EVERY_RESOURCE
+from airflow_provider_backfill.engine.overlaps import Overlap
 
 if TYPE_CHECKING:
     from airflow_provider_backfill.engine.destinations.base import Target
@@ -150,7 +151,17 @@ _CONCURRENCY = click.option(
 )
 
 
-def _window_options(required: bool) -> tuple[Callable[[Command], Command], ...]:
+_OVERLAP = click.option(
+    "--overlap",
+    type=click.Choice([str(choice) for choice in Overlap]),
+    default=str(Overlap.REFUSE),
+    show_default=True,
+    help="What a chunk means that other backfills have loaded in part: trim loads only its gaps, reload "
+    "replaces what lies within it.",
+)
+
+
+def _window_options(required: bool, *, several: bool = False) -> tuple[Callable[[Command], Command], ...]:
     without = "" if required else "  [default: none]"
     return (
         click.option(
@@ -172,6 +183,7 @@ def _window_options(required: bool) -> tuple[Callable[[Command], Command], ...]:
         click.option(
             "--chunk",
             required=required,
+            multiple=several,
             metavar="SIZE",
             help="Length of a chunk: <N>s, <N>m, <N>h are elapsed time; <N>d, <N>w, <N>mo are calendar steps "
             f"in --timezone. Without a unit, how many whole numbers.{without}",
@@ -238,6 +250,21 @@ def backfill_options(command: Command) -> Command:
         *_window_options(True),
         *_SOURCE_OPTIONS,
         _ON_EMPTY,
+        _OVERLAP,
+        _CONCURRENCY,
+        *_target_options(True),
+    )
+
+
+def plan_options(command: Command) -> Command:
+    """As `backfill_options`, with more than one chunk size."""
+    return _with(
+        command,
+        _SOURCE,
+        *_window_options(True, several=True),
+        *_SOURCE_OPTIONS,
+        _ON_EMPTY,
+        _OVERLAP,
         _CONCURRENCY,
         *_target_options(True),
     )

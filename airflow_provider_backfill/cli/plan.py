@@ -3,52 +3,60 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import click
 
-from airflow_provider_backfill.cli.options import backfill_options, common_options
-from airflow_provider_backfill.cli.output import print_pairs
+from airflow_provider_backfill.cli.options import common_options, plan_options
+from airflow_provider_backfill.cli.output import print_pairs, print_table
 from airflow_provider_backfill.cli.request import Request
-from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.intervals import Interval, plain_bound
-from airflow_provider_backfill.engine.ledger import Ledger
-from airflow_provider_backfill.engine.plan import BackfillPlan
-from airflow_provider_backfill.engine.records import ChunkRow
-from airflow_provider_backfill.engine.report import plan_pairs, standing
+from airflow_provider_backfill.engine.report import explain, plan_pairs, standing
+from airflow_provider_backfill.engine.survey import Survey
 
 
 @click.command(short_help="Show what a run would do.")
-@backfill_options
+@plan_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.  [default: off]")
+@click.option(
+    "--explain", "reasons", is_flag=True, help="Say of each chunk why it is to run, or not.  [default: off]"
+)
 @common_options
-def plan(*, as_json: bool, **options: Any) -> int:
+def plan(*, as_json: bool, reasons: bool, chunk: tuple[str, ...], **options: Any) -> int:
     """Check a backfill and show its chunks. Nothing is written.
 
-    Takes the options of `run` and refuses what `run` would refuse. Chunks are counted as completed, due (a
-    run would load them; the failed ones are among them) and held by somebody else.
+    Takes the options of `run` and refuses what `run` would refuse. Chunks are counted as completed, covered
+    (other backfills have loaded them), due (a run would load them; the failed ones are among them) and held
+    by somebody else. The estimate goes by what the source took before. With more than one --chunk, the
+    plans are shown one after the other, to compare them.
     """
-    backfill = Request.of(options).backfill()
-    made = backfill.plan()
-    rows = _rows(backfill, made)
-    click.echo(_json(made, rows)) if as_json else print_pairs(plan_pairs(made, rows))
+    found = [_survey(options, size) for size in chunk]
+    if as_json:
+        documents = [_document(each, reasons=reasons) for each in found]
+        document = documents[0] if len(documents) == 1 else documents
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        return 0
+    for number, each in enumerate(found):
+        if number:
+            click.echo()
+        print_pairs(plan_pairs(each))
+        if reasons:
+            click.echo()
+            print_table(("chunk", "interval", "why"), explain(each))
     return 0
 
 
-def _rows(backfill: Backfill, plan: BackfillPlan) -> list[ChunkRow] | None:
-    """The plan's rows; None when the dataset has no ledger."""
-    if not backfill.target.exists():
-        return None
-    wait = backfill.settings.file_lock_timeout_seconds
-    with backfill.target.connect(wait, read_only=True) as session:
-        ledger = Ledger(session, backfill.target)
-        return ledger.chunks(plan.backfill_id) if ledger.exists() else None
+def _survey(options: Mapping[str, Any], chunk: str) -> Survey:
+    request = Request.of({**options, "chunk": chunk})
+    backfill = request.backfill()
+    return backfill.survey(backfill.plan(), request.concurrency)
 
 
-def _json(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> str:
-    window = plan.window
-    document: Mapping[str, Any] = {
+def _document(found: Survey, *, reasons: bool) -> Mapping[str, Any]:
+    plan, window, estimate = found.plan, found.plan.window, found.estimate
+    document: dict[str, Any] = {
         "backfill_id": plan.backfill_id,
         "source": plan.source_name,
         "resources": list(plan.resources) or None,
@@ -59,10 +67,22 @@ def _json(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> str:
         "chunks": len(plan.chunks),
         "first": _interval(plan.chunks[0].interval),
         "last": _interval(plan.chunks[-1].interval),
-        "recorded": rows is not None,
-        **standing(plan, rows or ()),
+        "recorded": found.rows is not None,
+        **standing(found),
+        "missing": [_interval(gap) for gap in found.gaps],
+        "estimate": {
+            "concurrency": estimate.concurrency,
+            "history": estimate.history,
+            "seconds": estimate.seconds and asdict(estimate.seconds),
+            "rows": estimate.rows and asdict(estimate.rows),
+        },
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    if reasons:
+        document["explain"] = [
+            {"chunk": int(number), "interval": interval, "why": why}
+            for number, interval, why in explain(found)
+        ]
+    return document
 
 
 def _interval(interval: Interval) -> dict[str, Any]:

@@ -88,6 +88,7 @@ class Request:
         bounded_by: ``cursor`` or ``kwargs``.
         cursor_column: What rows outside a chunk are told by; None drops none.
         on_empty: ``ok``, ``warn`` or ``fail``.
+        overlap: What a chunk means that other backfills have loaded in part.
         concurrency: Worker processes.
         place: Where to load to.
     """
@@ -104,6 +105,7 @@ class Request:
     bounded_by: str
     cursor_column: str | None
     on_empty: str
+    overlap: str
     concurrency: int
     place: Place
 
@@ -140,6 +142,7 @@ class Request:
             window=window,
             chunk=chunk,
             settings=settings,
+            overlap=self.overlap,
         )
 
 

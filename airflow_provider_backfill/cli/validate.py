@@ -143,8 +143,7 @@ def _examine(ctx: click.Context, options: Mapping[str, Any]) -> _Examination:
         _look(found, spec, source, plan)
     if plan is not None and target is not None and window is not None and chunk is not None:
         backfill = Backfill(source=spec, target=target, window=window, chunk=chunk, settings=settings)
-        if backfill.target.exists():
-            found.attempt(backfill.check, plan)
+        found.attempt(backfill.survey, plan)
     return found
 
 

@@ -11,11 +11,14 @@ from airflow_provider_backfill.engine.fields import ChunkFields
 from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.intervals import stored_bound
 from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.ledger_reader import LedgerReader
 from airflow_provider_backfill.engine.maps import TaskMaps
+from airflow_provider_backfill.engine.overlaps import Overlap
 from airflow_provider_backfill.engine.plan import BackfillPlan, make_plan, source_key
 from airflow_provider_backfill.engine.records import ChunkRow
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import BoundedBy, SourceSpec
+from airflow_provider_backfill.engine.survey import Survey, survey, without_ledger
 from airflow_provider_backfill.engine.visits import TaskVisits
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 
@@ -85,6 +88,8 @@ class Backfill:
         window: What to cover.
         chunk: How to cut it.
         settings: Limits, lease and waits; default those of the environment.
+        overlap: What a chunk means that other backfills have loaded in part: ``refuse``, ``trim`` (only the
+            gaps run) or ``reload`` (it replaces what lies within it); default ``refuse``.
     """
 
     source: SourceSpec
@@ -92,6 +97,7 @@ class Backfill:
     window: Window
     chunk: ChunkSize
     settings: Settings = field(default_factory=Settings.from_environment)
+    overlap: str = Overlap.REFUSE
 
     def plan(self) -> BackfillPlan:
         """Cut the window and refuse what cannot be backfilled. Nothing is written.
@@ -103,8 +109,7 @@ class Backfill:
         plan = cut(self.source, source, self.window, self.chunk, self.settings)
         self._look_at(source, plan)
         plan = replace(plan, selected=tuple(sorted(source.selected_resources)))
-        if self.target.exists():
-            self.check(plan)
+        self.survey(plan)
         return plan
 
     def _look_at(self, source: DltSource, plan: BackfillPlan) -> None:
@@ -114,23 +119,32 @@ class Backfill:
         intervals = [chunk.interval for chunk in plan.chunks]
         refuse(examine(self.source, source, intervals, self.window.timezone))
 
-    def check(self, plan: BackfillPlan) -> None:
-        """Refuse a plan that the ledger contradicts, or whose chunks another backfill has done. Only reads.
+    def survey(self, plan: BackfillPlan, concurrency: int = 1) -> Survey:
+        """How the plan stands in the ledger. Only reads.
 
         Raises:
-            PlanConflictError: The ledger has this backfill with other inputs.
-            OverlapError: Another backfill of the source has completed chunks in the window.
+            RefusedError: The ledger has other inputs for it, or other backfills are in its way.
         """
+        if not self.target.exists():
+            return without_ledger(plan, self.overlap, concurrency)
         with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
-            Ledger(session, self.target).check(plan)
-            PlanInputs(session, self.target).check(plan.backfill_id, plan.selected)
+            reader, inputs = LedgerReader(session, self.target), PlanInputs(session, self.target)
+            return survey(reader, inputs, plan, self.overlap, concurrency)
 
     def seed(self, plan: BackfillPlan) -> list[ChunkRow]:
-        """Write the plan's rows and drop what dead attempts left; returns the backfill's rows in order."""
+        """Write the plan's rows and drop what dead attempts left; returns the backfill's rows in order.
+
+        Chunks that other backfills have loaded are completed from the start.
+
+        Raises:
+            RefusedError: As `survey`.
+        """
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
             ledger = Ledger(session, self.target)
             ledger.prepare(*(beside(session, self.target) for beside in (PlanInputs, TaskMaps, TaskVisits)))
+            found = survey(ledger, PlanInputs(session, self.target), plan, self.overlap)
             ledger.seed(plan)
+            ledger.cover(plan.backfill_id, found.resolved.covered)
             PlanInputs(session, self.target).remember(plan.backfill_id, plan.selected)
             self._sweep(session, plan)
             return ledger.chunks(plan.backfill_id)
@@ -149,14 +163,6 @@ class Backfill:
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
             return Ledger(session, self.target).chunks(plan.backfill_id)
 
-    def completed(self, plan: BackfillPlan) -> set[str]:
-        """Ids of the chunks of a plan that are done already. Only reads."""
-        if not self.target.exists():
-            return set()
-        with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
-            ledger = Ledger(session, self.target)
-            return ledger.completed(plan.backfill_id) if ledger.exists() else set()
-
     def check_restatable(self) -> None:
         """Refuse to load again what could not be replaced. Only reads.
 
@@ -171,7 +177,8 @@ class Backfill:
     def due(self, plan: BackfillPlan, since: datetime, limit: int) -> int:
         """How many chunks may be claimed now, counted no further than ``limit``; see `Ledger.claim_next`."""
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
-            return len(Ledger(session, self.target).due(plan, since, limit))
+            ledger = Ledger(session, self.target)
+            return len(ledger.due(plan, since, limit, reload=self.reloads))
 
     def clock(self) -> datetime:
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
@@ -181,4 +188,8 @@ class Backfill:
     def runner(self) -> Runner:
         from airflow_provider_backfill.engine.runner import Runner
 
-        return Runner(source=self.source, target=self.target, settings=self.settings)
+        return Runner(source=self.source, target=self.target, settings=self.settings, overlap=self.overlap)
+
+    @property
+    def reloads(self) -> bool:
+        return self.overlap == Overlap.RELOAD

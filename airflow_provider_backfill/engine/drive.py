@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -21,7 +21,7 @@ from airflow_provider_backfill.engine.plan import BackfillPlan
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus, Claim
 from airflow_provider_backfill.engine.report import Tally
 from airflow_provider_backfill.engine.signals import Stopped, blocked, check, held_back, stoppable, unblock
-from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ClaimLostError
+from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ChunkHeldError, ClaimLostError
 
 __all__ = ["POLL_SECONDS", "Observer", "Stopped", "run", "work"]
 
@@ -106,7 +106,9 @@ def run(
             # still, another backfill of the source is at work on it, or has done it.
             kept = [row for row in rows if clean and row.status is ChunkStatus.PENDING]
             if kept:
-                backfill.check(plan)
+                again, clean = _settle(backfill, plan, kept, observer, loaded)
+                if again and clean:
+                    continue
             lapsed = any(row.lapsed for row in rows)
             if not clean or not (held or kept or lapsed) or left <= 0:
                 backfill.sweep(plan)
@@ -115,6 +117,55 @@ def run(
                 observer.waiting(held or kept, left)
             time.sleep(min(POLL_SECONDS, left))
             due = backfill.due(plan, since, limit=concurrency)
+
+
+def _settle(
+    backfill: Backfill, plan: BackfillPlan, kept: list[ChunkRow], observer: Observer, loaded: set[str]
+) -> tuple[bool, bool]:
+    """See to pending chunks that nobody can claim since other backfills have loaded them, or some of them.
+
+    Returns:
+        Whether there were any, and whether nothing failed.
+
+    Raises:
+        OverlapError: One is loaded in part, and may not run.
+    """
+    found = backfill.survey(plan)
+    if found.resolved.covered:
+        backfill.seed(plan)
+    pending = {row.chunk_id for row in kept}
+    trimmed = [each.coverage.chunk.chunk_id for each in found.resolved.trimmed]
+    for chunk_id in filter(pending.__contains__, trimmed):
+        check()
+        try:
+            if not _fill(backfill, plan, chunk_id, observer, loaded):
+                return True, False
+        except ChunkHeldError:
+            return False, True
+    return bool(found.resolved.covered or pending & set(trimmed)), True
+
+
+def _fill(
+    backfill: Backfill, plan: BackfillPlan, chunk_id: str, observer: Observer, loaded: set[str]
+) -> bool:
+    """Load the gaps of a chunk, which the observer is told of under its number; whether none failed."""
+    from airflow_provider_backfill.engine.runner import this_claimant
+
+    begun: list[Claim] = []
+
+    def begin(claim: Claim) -> None:
+        begun.append(replace(claim, chunk_id=chunk_id))
+        observer.running(begun[-1])
+
+    try:
+        outcome = backfill.runner.run_chunk(plan.backfill_id, chunk_id, this_claimant(), on_claim=begin)
+    except AttemptError as error:
+        observer.failed(begun[-1], error.reason)
+        return False
+    if outcome.loaded:
+        loaded.add(chunk_id)
+        observer.completed(replace(begun[-1], interval=plan.chunks[int(chunk_id)].interval), outcome.records)
+    return True
 
 
 def work(
@@ -136,7 +187,9 @@ def work(
             # A signal between the claim and the attempt would leave the chunk held until its lease runs out.
             signals.enter_context(held_back())
             with backfill.target.connect(settings.file_lock_timeout_seconds) as session:
-                claim = Ledger(session, backfill.target).claim_next(plan, me, settings.lease_seconds, since)
+                claim = Ledger(session, backfill.target).claim_next(
+                    plan, me, settings.lease_seconds, since, reload=backfill.reloads
+                )
             if claim is None:
                 return True
             try:

@@ -27,6 +27,11 @@ class PlanInputs(Statements):
         with self._target.dialect.exclusive(self._target):
             self._run("remember", {"backfill_id": backfill_id, "resources": ",".join(sorted(resources))})
 
+    def copy(self, backfill_id: str, to: str) -> None:
+        """Note of another backfill that it is planned with the same."""
+        for (text,) in self._run("recall", {"backfill_id": backfill_id}):
+            self.remember(to, str(text).split(","))
+
     def check(self, backfill_id: str, resources: Collection[str]) -> None:
         """Compare with what the backfill was planned with; reads only.
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_backfill._text import masked
+from airflow_provider_backfill.engine.coverage import ChunkCoverage, Standing
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
 from airflow_provider_backfill.engine.intervals import bound_text, stored_bound
-from airflow_provider_backfill.engine.ledger_reader import LedgerReader, plan_inputs
-from airflow_provider_backfill.engine.plan import BackfillPlan, source_key, timezone_of
+from airflow_provider_backfill.engine.ledger_reader import LedgerReader, plan_inputs, plan_of
+from airflow_provider_backfill.engine.overlaps import Overlap, overlapping
+from airflow_provider_backfill.engine.plan import BackfillPlan, timezone_of
 from airflow_provider_backfill.engine.records import ChunkRow, Claim, Claimant, Holder, restored_interval
 from airflow_provider_backfill.engine.statements import Statements
 from airflow_provider_backfill.exceptions import (
@@ -21,8 +23,6 @@ from airflow_provider_backfill.exceptions import (
     ChunkMissingError,
     ClaimLostError,
     DuplicateChunksError,
-    OverlapError,
-    PlanConflictError,
     RestateError,
 )
 
@@ -42,8 +42,6 @@ OWN_COLUMNS: Mapping[str, str] = {
     "updated_at": "TIMESTAMPTZ",
 }
 
-#: What the statement ``stored_inputs`` reads, in its order.
-_INPUTS = ("source_section", "resource_name", "backfill_from", "backfill_to", "chunk_size")
 ERROR_LIMIT = 1_000
 #: How many chunks a claimant asks for before it believes that there is none.
 _LOOKS = 5
@@ -86,31 +84,6 @@ class Ledger(LedgerReader):
             for tables in beside:
                 tables.create()
 
-    def check(self, plan: BackfillPlan) -> None:
-        """Refuse a plan that the ledger contradicts; reads only.
-
-        Raises:
-            PlanConflictError: The stored rows of this backfill were made from different inputs.
-            OverlapError: Another backfill of the source has completed chunks in the window.
-        """
-        if not self.exists():
-            return
-        wanted = plan_inputs(plan)
-        for row in self._run("stored_inputs", {"backfill_id": plan.backfill_id}):
-            stored = zip(_INPUTS, row, strict=True)
-            differences = {name: (value, wanted[name]) for name, value in stored if value != wanted[name]}
-            if differences:
-                raise PlanConflictError(plan.backfill_id, differences)
-        self._refuse_overlaps(plan.source, wanted)
-
-    def _refuse_overlaps(self, source: str, wanted: Mapping[str, Any]) -> None:
-        # A ledger that another tool made, and nobody here wrote to yet, has no versions.
-        replaced = "other.load_ids IS NOT NULL" if self._has(LEDGER_TABLE, "load_ids") else "FALSE"
-        overlaps = self._run("foreign_chunks", wanted, replaced=replaced)
-        if overlaps:
-            backfill_id, start, end, size, count = overlaps[0]
-            raise OverlapError(source, str(backfill_id), restored_interval(start, end, size), int(count))
-
     def seed(self, plan: BackfillPlan) -> None:
         """Insert the plan's rows as ``pending``, in one statement; rows that stand already are left alone."""
         chunks = [
@@ -124,25 +97,48 @@ class Ledger(LedgerReader):
         ]
         self._run("seed", {**plan_inputs(plan), "chunks": json.dumps(chunks)})
 
+    def cover(self, backfill_id: str, covered: Iterable[ChunkCoverage]) -> None:
+        """Record chunks as completed that other backfills have loaded; those that are under way stay."""
+        chunks = [{"id": each.chunk.chunk_id, "backfills": each.covered_by} for each in covered]
+        if chunks:
+            with self._target.dialect.exclusive(self._target):
+                self._run("cover", {"backfill_id": backfill_id, "chunks": json.dumps(chunks)})
+
+    def absorb(self, claim: Claim) -> None:
+        """Record the chunks inside one as covered by it, in the transaction that publishes its rows."""
+        self._run("absorb", {"backfill_id": claim.backfill_id, "chunk_id": claim.chunk_id})
+
     # Claims
 
-    def claim(self, row: ChunkRow, claimant: Claimant, lease_seconds: float) -> Claim:
-        """Take a chunk.
+    def claim(
+        self, row: ChunkRow, claimant: Claimant, lease_seconds: float, *, reload: bool = False
+    ) -> Claim | None:
+        """Take a chunk; None if other backfills have loaded it, which is recorded then.
+
+        Args:
+            row: The chunk, as it was read.
+            claimant: Who asks.
+            lease_seconds: How long the claim lives without a renewal.
+            reload: Whether the chunk takes the place of chunks of other backfills that lie within it.
 
         Raises:
             ChunkHeldError: A live claim, this chunk's or one of the same source that overlaps it, stands.
-            OverlapError: Another backfill of the source has completed some of it since it was planned.
+            OverlapError: Another backfill of the source has completed some of it.
             ChunkMissingError: There is no such row any more.
         """
         keys = {"backfill_id": row.backfill_id, "chunk_id": row.chunk_id}
         with self._locked(f"claim|{row.source_section}"):
-            claim = self._claim(row.backfill_id, row.chunk_id, claimant, lease_seconds)
+            claim = self._claim(row.backfill_id, row.chunk_id, claimant, lease_seconds, reload)
             if claim:
                 return claim
             holder = self.holder(**keys)
             if holder is None:
-                selected = row.resource_name.split(",") if row.resource_name else None
-                self._refuse_overlaps(source_key(row.source_section, selected), _span(row))
+                [coverage] = self.coverage(plan_of(row))
+                if coverage.standing is Standing.COVERED:
+                    self.cover(row.backfill_id, [coverage])
+                    return None
+                if coverage.standing is Standing.PARTLY:
+                    raise overlapping(plan_of(row), coverage, Overlap.RELOAD if reload else Overlap.REFUSE)
                 # Completed since the row was read, or free as of just now: whoever asks again finds out.
                 holder = Holder(
                     claimed_by=self.chunk(**keys).claimed_by,
@@ -158,7 +154,13 @@ class Ledger(LedgerReader):
             )
 
     def claim_next(
-        self, plan: BackfillPlan, claimant: Claimant, lease_seconds: float, since: datetime
+        self,
+        plan: BackfillPlan,
+        claimant: Claimant,
+        lease_seconds: float,
+        since: datetime,
+        *,
+        reload: bool = False,
     ) -> Claim | None:
         """Take the first chunk that may be had; None when there is none.
 
@@ -167,16 +169,17 @@ class Ledger(LedgerReader):
             claimant: Who asks.
             lease_seconds: How long the claim lives without a renewal.
             since: When this run began, by the database's clock: what failed later has had its turn.
+            reload: See `claim`.
         """
         with self._locked(f"claim|{plan.source_name}"):
-            for chunk_id in self.due(plan, since, _LOOKS):
+            for chunk_id in self.due(plan, since, _LOOKS, reload=reload):
                 # One that was being published when its lease ran out is completed by the time it answers.
-                if claim := self._claim(plan.backfill_id, chunk_id, claimant, lease_seconds):
+                if claim := self._claim(plan.backfill_id, chunk_id, claimant, lease_seconds, reload):
                     return claim
             return None
 
     def _claim(
-        self, backfill_id: str, chunk_id: str, claimant: Claimant, lease_seconds: float
+        self, backfill_id: str, chunk_id: str, claimant: Claimant, lease_seconds: float, reload: bool
     ) -> Claim | None:
         keys = {"backfill_id": backfill_id, "chunk_id": chunk_id}
         self._run("lapse", keys)
@@ -192,11 +195,15 @@ class Ledger(LedgerReader):
                 "dag_run_id": claimant.dag_run_id,
                 "task_id": claimant.task_id,
                 "map_index": claimant.map_index,
+                "reload": reload,
             },
         )
         if not rows:
             return None
         attempt, start, end, size, run_id, load_ids = rows[0]
+        loads = [load_ids] if load_ids else []
+        if reload:
+            loads += [str(inside) for (inside,) in self._run("inside", keys)]
         claim = Claim(
             backfill_id=backfill_id,
             chunk_id=chunk_id,
@@ -205,7 +212,8 @@ class Ledger(LedgerReader):
             interval=restored_interval(start, end, size),
             timezone=timezone_of(size),
             run_id=run_id,
-            superseded=tuple(load_ids.split(",")) if load_ids else (),
+            superseded=tuple(",".join(loads).split(",")) if loads else (),
+            reload=reload,
         )
         self._guarded("start", claim)
         return claim
@@ -300,14 +308,3 @@ class Ledger(LedgerReader):
         # DuckDB keeps the threads of one process apart no more than a heartbeat's renewal.
         with self._target.dialect.exclusive(self._target):
             return len(self._run("restate", keys))
-
-
-def _span(row: ChunkRow) -> dict[str, Any]:
-    """A row as ``foreign_chunks`` asks for it, with the chunk in the window's place."""
-    return {
-        "source_section": row.source_section,
-        "resource_name": row.resource_name,
-        "backfill_id": row.backfill_id,
-        "backfill_from": row.chunk_from,
-        "backfill_to": row.chunk_to,
-    }

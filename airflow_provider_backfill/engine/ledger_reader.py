@@ -7,13 +7,18 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
+from airflow_provider_backfill.engine.coverage import ChunkCoverage, Completed, classify
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
+from airflow_provider_backfill.engine.estimates import Measured
 from airflow_provider_backfill.engine.intervals import Interval, stored_bound
-from airflow_provider_backfill.engine.plan import BackfillPlan
+from airflow_provider_backfill.engine.plan import BackfillPlan, Chunk, source_key
 from airflow_provider_backfill.engine.records import ChunkRow, Claim, Holder, restored_interval
 from airflow_provider_backfill.engine.statements import Statements
-from airflow_provider_backfill.exceptions import ChunkMissingError
+from airflow_provider_backfill.engine.window import ChunkSize, Window
+from airflow_provider_backfill.exceptions import ChunkMissingError, OverlapError, PlanConflictError
 
+#: What the statement ``stored_inputs`` reads, in its order.
+_INPUTS = ("source_section", "resource_name", "backfill_from", "backfill_to", "chunk_size")
 _COLUMNS = tuple(field.name for field in fields(ChunkRow))
 
 
@@ -79,9 +84,11 @@ class LedgerReader(Statements):
             seconds_left=None if left is None else float(left),
         )
 
-    def due(self, plan: BackfillPlan, since: datetime, limit: int) -> list[str]:
+    def due(self, plan: BackfillPlan, since: datetime, limit: int, *, reload: bool = False) -> list[str]:
         """Ids of the first chunks that `Ledger.claim_next` would give, at most ``limit``."""
-        rows = self._run("due_chunks", {**plan_inputs(plan), "since": since, "limit": limit})
+        rows = self._run(
+            "due_chunks", {**plan_inputs(plan), "since": since, "limit": limit, "reload": reload}
+        )
         return [str(chunk_id) for (chunk_id,) in rows]
 
     def neighbours(self, claim: Claim) -> dict[int, tuple[Interval, int]]:
@@ -93,6 +100,62 @@ class LedgerReader(Statements):
             int(chunk_id) + 1: (restored_interval(start, end, size), int(records))
             for chunk_id, start, end, size, records in rows
         }
+
+    def check(self, plan: BackfillPlan) -> None:
+        """Refuse a plan that the ledger contradicts; reads only.
+
+        Raises:
+            PlanConflictError: The stored rows of this backfill were made from different inputs.
+        """
+        if not self.exists():
+            return
+        wanted = plan_inputs(plan)
+        for row in self._run("stored_inputs", {"backfill_id": plan.backfill_id}):
+            stored = zip(_INPUTS, row, strict=True)
+            differences = {name: (value, wanted[name]) for name, value in stored if value != wanted[name]}
+            if differences:
+                raise PlanConflictError(plan.backfill_id, differences)
+
+    def coverage(self, plan: BackfillPlan) -> tuple[ChunkCoverage, ...]:
+        """How each chunk of a plan stands to what other backfills of its source have done.
+
+        Raises:
+            OverlapError: One that loaded only some of the plan's resources has completed chunks in it.
+        """
+        covering: list[Completed] = []
+        mine = set(plan.resources)
+        for backfill_id, chunk_id, start, end, size, resources, _ in self._foreign(plan):
+            other = Completed(
+                backfill_id=str(backfill_id),
+                chunk_id=str(chunk_id),
+                interval=restored_interval(start, end, size),
+            )
+            theirs = set(resources.split(",")) if resources else set()
+            if theirs and not (mine and mine <= theirs):
+                raise OverlapError(plan.source, other.backfill_id, plan.label(other.interval), 1)
+            covering.append(other)
+        return classify(plan, covering)
+
+    def unknown_loads_inside(self, plan: BackfillPlan) -> str | None:
+        """A chunk of another backfill in the window of whose rows the ledger does not know the load."""
+        unknown = [str(row[0]) for row in self._foreign(plan) if row[-1]]
+        return unknown[0] if unknown else None
+
+    def _foreign(self, plan: BackfillPlan) -> list[tuple[Any, ...]]:
+        return self._run("foreign_chunks", plan_inputs(plan), **self._own_columns("other."))
+
+    def history(self, source_name: str, limit: int = 500) -> list[Measured]:
+        """What the latest attempts of a source took and brought, the last first."""
+        rows = self._run("history", {"source_section": source_name, "limit": limit}, **self._own_columns())
+        return [
+            Measured(interval=restored_interval(start, end, size), seconds=float(seconds), rows=records)
+            for start, end, size, seconds, records in rows
+        ]
+
+    def _own_columns(self, prefix: str = "") -> dict[str, str]:
+        """Columns that a ledger lacks that another tool made and nobody here wrote to yet."""
+        there = self._has(LEDGER_TABLE, "covered_by")
+        return {name: f"{prefix}{name}" if there else "NULL" for name in ("load_ids", "covered_by")}
 
     def live_tokens(self, source_section: str) -> frozenset[str]:
         """Tokens of the claims that live, so that only what nobody uses is cleaned up."""
@@ -112,3 +175,16 @@ def plan_inputs(plan: BackfillPlan) -> dict[str, Any]:
         "backfill_to": stored_bound(interval.end),
         "chunk_size": plan.chunk_size,
     }
+
+
+def plan_of(row: ChunkRow) -> BackfillPlan:
+    """The part of its backfill's plan that a row is."""
+    window = Window(start=row.interval.start, end=row.interval.end, timezone=row.timezone)
+    resources = row.resource_name.split(",") if row.resource_name else None
+    return BackfillPlan(
+        source=source_key(row.source_section, resources),
+        window=window,
+        size=ChunkSize.parse(row.chunk_size.partition("@")[0]),
+        backfill_id=row.backfill_id,
+        chunks=(Chunk(index=row.number - 1, interval=row.interval, run_id=row.run_id),),
+    )

@@ -26,7 +26,7 @@ seeded first would be left behind; and no row would bear the id of what was aske
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -122,15 +122,9 @@ class Resolved:
         Raises:
             OverlapError: It names the first backfill in the way, and what it has done in this window.
         """
-        if not self.refused:
-            return
-        backfill_id = self.refused[0].neighbours[0].backfill_id
-        # A neighbour that reaches over several chunks is in the way of each, and counts once.
-        theirs = dict.fromkeys(
-            other for each in self.refused for other in each.neighbours if other.backfill_id == backfill_id
-        )
-        done = ranges((other.interval for other in theirs), self.plan.window.timezone)
-        raise OverlapError(self.plan.source, backfill_id, done, len(theirs), _REMEDIES[self.overlap])
+        if self.refused:
+            in_the_way = [other for each in self.refused for other in each.neighbours]
+            raise _refusal(self.plan, in_the_way, self.overlap)
 
 
 _REMEDIES = {
@@ -143,6 +137,26 @@ _REMEDIES = {
         'cut none of these, or pass overlap="trim" to load only the gaps'
     ),
 }
+
+
+def overlapping(plan: BackfillPlan, coverage: ChunkCoverage, overlap: Overlap) -> OverlapError:
+    """Why one chunk that is partly covered may not run.
+
+    Args:
+        plan: The plan, for its source and zone.
+        coverage: The chunk.
+        overlap: ``refuse`` or ``reload``.
+    """
+    neighbours = _cut_across(coverage) if overlap == Overlap.RELOAD else coverage.others
+    return _refusal(plan, neighbours or coverage.others, overlap)
+
+
+def _refusal(plan: BackfillPlan, in_the_way: Sequence[Completed], overlap: Overlap) -> OverlapError:
+    backfill_id = in_the_way[0].backfill_id
+    # A neighbour that reaches over several chunks is in the way of each, and counts once.
+    theirs = dict.fromkeys(other for other in in_the_way if other.backfill_id == backfill_id)
+    done = ranges((other.interval for other in theirs), plan.window.timezone)
+    return OverlapError(plan.source, backfill_id, done, len(theirs), _REMEDIES[overlap])
 
 
 def resolve(plan: BackfillPlan, coverage: Iterable[ChunkCoverage], overlap: str = Overlap.REFUSE) -> Resolved:

@@ -127,7 +127,10 @@ def publish(
         target.dialect.lock(session, publish_lock(target), shared=not merges and not claim.superseded)
         on_locked()
         # First, so that a lost claim stops here, and a rival that asks for the chunk waits for the outcome.
-        Ledger(session, target).complete(claim, package.records, [package.load_id] if package.load_id else [])
+        ledger = Ledger(session, target)
+        ledger.complete(claim, package.records, [package.load_id] if package.load_id else [])
+        if claim.reload:
+            ledger.absorb(claim)
         if claim.superseded:
             _delete_loads(client, claim.superseded)
         for statement in statements:

@@ -38,6 +38,9 @@ TRANSITIONS: frozenset[tuple[ChunkStatus, ChunkStatus]] = frozenset(
         (ChunkStatus.RUNNING, ChunkStatus.FAILED),
         (ChunkStatus.RUNNING, ChunkStatus.COMPLETED),
         (ChunkStatus.COMPLETED, ChunkStatus.PENDING),
+        # Other backfills have loaded the chunk.
+        (ChunkStatus.PENDING, ChunkStatus.COMPLETED),
+        (ChunkStatus.FAILED, ChunkStatus.COMPLETED),
     }
 )
 
@@ -77,6 +80,8 @@ class Claim:
         run_id: The chunk's stable run id.
         superseded: Load ids of the version that this attempt will replace; empty for a first version.
         timezone: Canonical zone of the window; default ``UTC``.
+        reload: Whether it takes the place of chunks of other backfills within it, whose load ids are among
+            ``superseded``; default False.
     """
 
     backfill_id: str
@@ -87,6 +92,7 @@ class Claim:
     run_id: str
     superseded: tuple[str, ...] = ()
     timezone: str = "UTC"
+    reload: bool = False
 
     @property
     def number(self) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from airflow_provider_backfill.engine.coverage import ranges
 from airflow_provider_backfill.engine.intervals import Interval, bound_text
-from airflow_provider_backfill.engine.plan import BackfillPlan, interval_label
+from airflow_provider_backfill.engine.plan import Chunk, interval_label
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
+from airflow_provider_backfill.engine.survey import Survey
 
 
 def chunk_line(number: int, total: int, interval: Interval, text: str) -> str:
@@ -85,22 +87,21 @@ class Tally:
         return lines
 
 
-def standing(plan: BackfillPlan, rows: Sequence[ChunkRow]) -> dict[str, int]:
-    """How the plan stands; ``due`` is what a run would load, failed chunks among it."""
-    completed = sum(row.status is ChunkStatus.COMPLETED for row in rows)
-    held = sum(row.held for row in rows)
+def standing(found: Survey) -> dict[str, int]:
+    """How a plan stands, in numbers of chunks; see `Survey`."""
     return {
-        "completed": completed,
-        "due": len(plan.chunks) - completed - held,
-        "failed": sum(row.status is ChunkStatus.FAILED or row.lapsed for row in rows),
-        "held": held,
+        "completed": found.completed,
+        "covered": found.covered,
+        "due": found.due,
+        "failed": found.failed,
+        "held": found.held,
     }
 
 
-def plan_pairs(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> list[tuple[str, str]]:
-    """A plan and how it stands, for people; ``rows`` is None when the dataset has no ledger."""
+def plan_pairs(found: Survey) -> list[tuple[str, str]]:
+    """A plan and how it stands, for people."""
+    plan, resolved = found.plan, found.resolved
     window = plan.window
-    now = standing(plan, rows or ())
     pairs = [
         ("backfill", plan.backfill_id),
         ("source", plan.source),
@@ -113,37 +114,63 @@ def plan_pairs(plan: BackfillPlan, rows: Sequence[ChunkRow] | None) -> list[tupl
         ("first", _half_open(plan.chunks[0].interval)),
         ("last", _half_open(plan.chunks[-1].interval)),
     ]
-    if rows is None:
+    if found.rows is None:
         pairs.append(("ledger", "none yet"))
-    pairs += [
-        ("completed", str(now["completed"])),
-        (
-            "due",
-            f"{now['due']} ({now['failed']} failed)" if now["failed"] else str(now["due"]),
-        ),
-        ("held", str(now["held"])),
+    pairs.append(("completed", str(found.completed)))
+    if found.covered:
+        others = sorted({each for chunk in resolved.covered for each in chunk.backfills})
+        pairs.append(("covered", f"{found.covered} by {', '.join(others[:3])}"))
+    pairs.append(("due", f"{found.due} ({found.failed} failed)" if found.failed else str(found.due)))
+    if resolved.trimmed:
+        gaps = sum(len(each.gaps) for each in resolved.trimmed)
+        pairs.append(("trimmed", f"{len(resolved.trimmed)} of these to {gaps} gaps"))
+    if resolved.reloaded:
+        replaced = sum(len(each.replaced) for each in resolved.reloaded)
+        pairs.append(("reloaded", f"{len(resolved.reloaded)} of these in place of {replaced} chunks"))
+    pairs.append(("held", str(found.held)))
+    if found.gaps and found.gaps != (window.interval,):
+        pairs.append(("missing", ranges(found.gaps, window.timezone)))
+    return [*pairs, ("estimate", str(found.estimate))]
+
+
+def explain(found: Survey) -> list[tuple[str, str, str]]:
+    """Number, interval and why it is to run or not, of each chunk of a plan."""
+    rows = {row.chunk_id: row for row in found.rows or ()}
+    return [
+        (str(chunk.number), found.plan.label(chunk.interval), _reason(found, chunk, rows.get(chunk.chunk_id)))
+        for chunk in found.plan.chunks
     ]
-    return pairs
+
+
+def _reason(found: Survey, chunk: Chunk, row: ChunkRow | None) -> str:
+    if row is not None and row.status is ChunkStatus.COMPLETED:
+        return f"covered by {row.covered_by}" if row.covered_by else completed(row.records_loaded or 0)
+    if row is not None and row.held:
+        return f"held by {row.claimed_by or 'an unknown worker'}"
+    coverage = found.coverage[chunk.chunk_id]
+    if not coverage.others and row is not None:
+        if row.lapsed:
+            return f"due: the lease of {row.claimed_by} ran out"
+        if row.load_ids:
+            return "due: it is to be loaded again"
+        if row.status is ChunkStatus.FAILED:
+            return f"due: it failed ({row.error})"
+    return coverage.reason(found.plan.window.timezone)
 
 
 def _half_open(interval: Interval) -> str:
     return f"[{bound_text(interval.start)} → {bound_text(interval.end)})"
 
 
-def plan_table(plan: BackfillPlan, rows: Sequence[ChunkRow], *, mapped: int, tasks: int) -> str:
+def plan_table(found: Survey, *, mapped: int, tasks: int) -> str:
     """The plan as lines of a task's log.
 
     Args:
-        plan: The plan.
-        rows: How it stands.
+        found: The plan and how it stands.
         mapped: How many chunks this DAG run runs, completed ones that it mapped before among them.
         tasks: How many mapped tasks run them.
     """
-    pairs = [
-        *plan_pairs(plan, rows),
-        ("mapped", f"{mapped} in {tasks} tasks" if tasks != mapped else str(mapped)),
-    ]
+    text = str(mapped) if tasks == mapped else f"{mapped} in {tasks} tasks"
+    (_, backfill_id), *pairs = [*plan_pairs(found), ("mapped", text)]
     width = max(len(name) for name, _ in pairs)
-    return "\n".join(
-        [f"Backfill {plan.backfill_id}", *(f"  {name:<{width}}  {value}" for name, value in pairs[1:])]
-    )
+    return "\n".join([f"Backfill {backfill_id}", *(f"  {name:<{width}}  {value}" for name, value in pairs)])

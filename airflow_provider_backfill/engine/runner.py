@@ -8,12 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_provider_backfill.engine.attempt import Attempt
 from airflow_provider_backfill.engine.causes import innermost, root_cause
 from airflow_provider_backfill.engine.destinations.base import Session, Target
+from airflow_provider_backfill.engine.gaps import seed_gaps
 from airflow_provider_backfill.engine.ledger import Ledger
-from airflow_provider_backfill.engine.records import ChunkStatus, Claim, Claimant
+from airflow_provider_backfill.engine.overlaps import Overlap
+from airflow_provider_backfill.engine.plan import BackfillPlan
+from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus, Claim, Claimant
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.signals import asked_to_stop, held_back
 from airflow_provider_backfill.engine.source import SourceSpec
@@ -21,6 +25,7 @@ from airflow_provider_backfill.exceptions import (
     AttemptError,
     BackfillError,
     ClaimLostError,
+    OverlapError,
     RefusedError,
 )
 
@@ -72,11 +77,13 @@ class Runner:
         source: What to read.
         target: Where to load.
         settings: Lease, waits and directories.
+        overlap: What a chunk means that other backfills have loaded in part; see `Backfill`.
     """
 
     source: SourceSpec
     target: Target
     settings: Settings
+    overlap: str = Overlap.REFUSE
 
     def run_chunk(
         self,
@@ -116,7 +123,17 @@ class Runner:
                     return Outcome(loaded=False, records=row.records_loaded or 0, attempt=row.attempt or 0)
                 # A signal between the claim and the attempt would leave the chunk held by nobody.
                 signals.enter_context(held_back())
-                claim = ledger.claim(row, claimant, self.settings.lease_seconds)
+                gaps: list[BackfillPlan] = []
+                claim = None
+                try:
+                    claim = ledger.claim(row, claimant, self.settings.lease_seconds, reload=self.reloads)
+                except OverlapError:
+                    if self.overlap != Overlap.TRIM:
+                        raise
+                    gaps = seed_gaps(session, self.target, row)
+            if claim is None:
+                signals.close()
+                return self._fill(row, gaps, claimant, on_claim=on_claim, will_retry=will_retry)
 
             def begin() -> None:
                 if on_claim:
@@ -126,6 +143,26 @@ class Runner:
             return self.attempt(
                 claim, row.source_section, row.resource_name or "", will_retry=will_retry, on_start=begin
             )
+
+    @property
+    def reloads(self) -> bool:
+        return self.overlap == Overlap.RELOAD
+
+    def _fill(self, row: ChunkRow, gaps: Sequence[BackfillPlan], claimant: Claimant, **how: Any) -> Outcome:
+        """Load what is missing of a chunk that other backfills have loaded in part; nothing if none is."""
+        loaded = [self.run_chunk(gap.backfill_id, gap.chunks[0].chunk_id, claimant, **how) for gap in gaps]
+        if gaps:
+            # It is covered now, which the claim finds and records, unless somebody restated some of it.
+            rest = self.run_chunk(row.backfill_id, row.chunk_id, claimant, **how)
+            loaded.append(rest)
+        return Outcome(
+            loaded=any(part.loaded for part in loaded),
+            records=sum(part.records for part in loaded),
+            seconds=sum(part.seconds for part in loaded),
+            attempt=row.attempt or 0,
+            bytes=sum(part.bytes for part in loaded),
+            dropped=sum(part.dropped for part in loaded),
+        )
 
     def restate(self, session: Session, backfill_id: str, chunk_ids: Sequence[str]) -> None:
         """Return chunks to ``pending`` that are completed, so that their next version replaces this one.

@@ -41,7 +41,11 @@ class Statements:
             "inputs": self._target.table(INPUTS_TABLE),
             "tasks": self._target.table(TASKS_TABLE),
         }
-        statement = self._queries[name].format(**tables, **self._target.dialect.fragments, **words)
+        # The loads of a chunk are known, or it brought nothing.
+        known = "(other.load_ids IS NOT NULL OR coalesce(other.records_loaded, 0) = 0)"
+        statement = self._queries[name].format(
+            **tables, **self._target.dialect.fragments, known=known, **words
+        )
         return self._session.execute(statement, parameters)
 
     def _has(self, table: str, column: str | None = None) -> bool:

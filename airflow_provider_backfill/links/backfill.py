@@ -26,7 +26,7 @@ class BackfillLink(BaseOperatorLink):
         """
         # Airflow 2.11 restores a mapped task without its group, so the DAG is asked.
         task = operator.dag.get_task(ti_key.task_id)
-        alone = "chunk_id" in task.template_fields and not hasattr(task, "partial_kwargs")
+        alone = "chunks" in task.template_fields and not hasattr(task, "partial_kwargs")
         group_id = None if alone else task.task_group and task.task_group.group_id
         if not AIRFLOW_V_3_0_PLUS:
             query = urlencode({"dag_run_id": ti_key.run_id, "task_id": group_id or ti_key.task_id})

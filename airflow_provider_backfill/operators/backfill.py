@@ -136,6 +136,7 @@ class ChunkedBackfillOperator(SourceOperator):
         bounded_by: str = "cursor",
         cursor_column: str | None = None,
         on_empty: str = "warn",
+        overlap: str = "refuse",
         order: str = "forward",
         max_active_chunks: int = 1,
         max_failed_chunks: int | None = 1,
@@ -163,6 +164,7 @@ class ChunkedBackfillOperator(SourceOperator):
             bounded_by: ``cursor`` or ``kwargs``; default ``cursor``.
             cursor_column: What rows outside a chunk are told by; default None.
             on_empty: ``ok``, ``warn`` or ``fail``; default ``warn``.
+            overlap: ``refuse``, ``trim`` or ``reload``; default ``refuse``.
             order: Which chunk comes first: ``forward``, the earliest, or ``backward``, the latest; default
                 ``forward``.
             max_active_chunks: How many tasks of one DAG run may run at once; default 1. While a chunk that
@@ -209,6 +211,7 @@ class ChunkedBackfillOperator(SourceOperator):
                 "bounded_by": bounded_by,
                 "cursor_column": cursor_column,
                 "on_empty": on_empty,
+                "overlap": overlap,
             },
             plan_arguments={
                 "start": start,
@@ -217,6 +220,7 @@ class ChunkedBackfillOperator(SourceOperator):
                 "order": order,
                 "chunks_per_task": chunks_per_task,
                 "restate": restate,
+                "max_active_chunks": max_active_chunks,
             },
             limits={"max_active_chunks": max_active_chunks, "max_failed_chunks": max_failed_chunks},
             operator_kwargs=operator_kwargs,
@@ -304,6 +308,7 @@ class ChunkedBackfillOperator(SourceOperator):
                 window=window,
                 chunk=size,
                 settings=self.settings,
+                overlap=self.overlap,
             )
             plan = backfill.plan()
             backfill.seed(plan)

@@ -95,6 +95,9 @@ class SourceOperator(TargetOperator):
             (templated); default None, which drops none.
         on_empty: What a chunk without rows means (templated): ``ok``, ``fail``, or ``warn`` if the chunk
             before or behind it has rows; default ``warn``.
+        overlap: What a chunk means that other backfills of the source have loaded in part (templated):
+            ``refuse``, ``trim`` (only its gaps are loaded) or ``reload`` (it replaces what lies within it);
+            default ``refuse``. One that is wholly loaded is recorded as completed and not run.
         dataset_name: See `TargetOperator`, likewise the next two.
         conn_id: The Airflow connection.
         destination: A dlt destination.
@@ -112,6 +115,7 @@ class SourceOperator(TargetOperator):
         "bounded_by",
         "cursor_column",
         "on_empty",
+        "overlap",
     )
     template_fields_renderers = {"source_kwargs": "json"}  # noqa: RUF012
 
@@ -132,6 +136,7 @@ class SourceOperator(TargetOperator):
         bounded_by: str = "cursor",
         cursor_column: str | None = None,
         on_empty: str = "warn",
+        overlap: str = "refuse",
         **kwargs: Any,
     ) -> None:
         super().__init__(dataset_name=dataset_name, conn_id=conn_id, destination=destination, **kwargs)
@@ -146,6 +151,7 @@ class SourceOperator(TargetOperator):
         self.bounded_by = bounded_by
         self.cursor_column = cursor_column
         self.on_empty = on_empty
+        self.overlap = overlap
 
     @property
     def source_spec(self) -> SourceSpec:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill.operators.arguments import positive, truth
@@ -35,6 +36,7 @@ class BackfillPlanOperator(SourceOperator):
         chunks_per_task: How many consecutive chunks one mapped task runs (templated); default 1.
         restate: Whether completed chunks are loaded again, and replaced (templated); default False. Once a
             DAG run: when the task is cleared and runs again, what was loaded again meanwhile stays.
+        max_active_chunks: How many chunks may run at once, for the estimate; default 1.
         source: See `SourceOperator`, likewise all others.
 
     Raises:
@@ -56,6 +58,7 @@ class BackfillPlanOperator(SourceOperator):
         order: str = "forward",
         chunks_per_task: int | str = 1,
         restate: bool | str = False,
+        max_active_chunks: int = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -63,6 +66,7 @@ class BackfillPlanOperator(SourceOperator):
         self.order = order
         self.chunks_per_task = chunks_per_task
         self.restate = restate
+        self.max_active_chunks = max_active_chunks
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         with airflow_errors(self.redact):
@@ -76,17 +80,17 @@ class BackfillPlanOperator(SourceOperator):
         plan = backfill.plan()
         if restate:
             backfill.check_restatable()
-        done = set() if restate else backfill.completed(plan)
-        groups = self._groups(plan, done)
+        found = backfill.survey(plan, self.max_active_chunks)
+        groups = self._groups(plan, frozenset() if restate else found.done)
         limit = conf.getint("core", "max_map_length")
         if len(groups) > limit:
             from airflow_provider_backfill.exceptions import MapLengthError
 
             # Airflow itself would say so after the rows are written.
             raise MapLengthError(sum(map(len, groups)), limit, tasks=len(groups))
-        rows = backfill.seed(plan)
+        found = replace(found, rows=tuple(backfill.seed(plan)))
         groups = self._first(backfill, plan, this_task(context), restate=restate)
-        self.log.info("%s", plan_table(plan, rows, mapped=sum(map(len, groups)), tasks=len(groups)))
+        self.log.info("%s", plan_table(found, mapped=sum(map(len, groups)), tasks=len(groups)))
         context["ti"].xcom_push(key=BACKFILL_ID_KEY, value=plan.backfill_id)
         return [_arguments(plan, group) for group in groups]
 
@@ -102,9 +106,10 @@ class BackfillPlanOperator(SourceOperator):
             chunk=ChunkSize.parse(self.chunk),
             target=self.hook.target,
             settings=self.settings,
+            overlap=self.overlap,
         )
 
-    def _groups(self, plan: BackfillPlan, done: set[str]) -> list[tuple[Chunk, ...]]:
+    def _groups(self, plan: BackfillPlan, done: Collection[str]) -> list[tuple[Chunk, ...]]:
         from airflow_provider_backfill.engine.plan import grouped
         from airflow_provider_backfill.exceptions import ChoiceError
 
@@ -131,7 +136,7 @@ class BackfillPlanOperator(SourceOperator):
                     ledger.restate_all(plan.backfill_id)
 
             # Another run may have completed some since they were counted.
-            done = set() if restate else ledger.completed(plan.backfill_id)
+            done = frozenset() if restate else ledger.completed(plan.backfill_id)
             groups = [tuple(chunk.chunk_id for chunk in group) for group in self._groups(plan, done)]
             first = TaskMaps(session, target).first(planner, plan.backfill_id, groups, restated)
         chunks = {chunk.chunk_id: chunk for chunk in plan.chunks}

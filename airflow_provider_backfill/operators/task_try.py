@@ -132,7 +132,12 @@ class TaskTry:
 
         operator = self._operator
         target = operator.hook.target
-        runner = Runner(source=operator.source_spec, target=target, settings=operator.settings)
+        runner = Runner(
+            source=operator.source_spec,
+            target=target,
+            settings=operator.settings,
+            overlap=operator.overlap,
+        )
 
         def on_claim(claim: Claim) -> None:
             self._in_flight = InFlight(target=target, claim=claim)

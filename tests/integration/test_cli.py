@@ -100,6 +100,8 @@ def test_a_plan_counts_what_the_ledger_has(site):
     site.tell("broken")
     site.quickly("run", code=1)
     document = json.loads("\n".join(site.quickly("plan", "--json").out))
+    estimate = document.pop("estimate")
+    assert (estimate["history"], estimate["rows"]["median"]) == (2, 3)
     assert document == {
         "backfill_id": BACKFILL_ID,
         "source": "web_events",
@@ -113,10 +115,20 @@ def test_a_plan_counts_what_the_ledger_has(site):
         "last": {"from": "2026-01-05T00:00:00+00:00", "to": "2026-01-06T00:00:00+00:00"},
         "recorded": True,
         "completed": 2,
+        "covered": 0,
         "due": 3,
         "failed": 1,
         "held": 0,
+        "missing": [{"from": "2026-01-03T00:00:00+00:00", "to": "2026-01-06T00:00:00+00:00"}],
     }
+    reasons = site.quickly("plan", "--explain").out
+    assert any("due: it failed (RuntimeError: the source broke" in line for line in reasons)
+    assert sum("completed (1 records)" in line for line in reasons) == 2
+    compared = site.quickly("plan", "--chunk", "12h").out
+    assert [line for line in compared if line.startswith("chunks")] == [
+        "chunks     5 of 1d",
+        "chunks     10 of 12h",
+    ]
     assert "due        3 (1 failed)" in site.quickly("plan").out
 
 

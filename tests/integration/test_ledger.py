@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.engine.ledger import OWN_COLUMNS, Ledger
 from airflow_provider_backfill.engine.plan import make_plan, source_key
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
@@ -325,23 +324,25 @@ def test_a_stored_plan_with_another_window_is_refused(target):
     assert stored - given == timedelta(seconds=1)
 
 
-def test_completed_chunks_of_another_backfill_in_the_window_are_refused(target):
+def standings(ledger, wanted):
+    return [str(each.standing) for each in ledger.coverage(wanted)]
+
+
+def test_chunks_that_another_backfill_completed_count_for_those_of_a_plan(target):
     done, wanted = plan(4), plan(5, size="2d", start="2026-01-03")
     seeded(target, done)
     with opened(target) as ledger:
         ledger.complete(take(ledger, done, 1), 1, ["1"])
-        ledger.check(wanted)
-        for chunk in (2, 3):
-            ledger.complete(take(ledger, done, chunk), 1, ["1"])
-        with pytest.raises(OverlapError) as caught:
-            ledger.check(wanted)
-        ledger.check(done)
-        ledger.check(plan(2, start="2026-01-05"))
-        ledger.check(plan(5, source="web_hours"))
-    assert (caught.value.backfill_id, caught.value.count) == (done.backfill_id, 2)
-    assert caught.value.interval == Interval(
-        datetime(2026, 1, 3, tzinfo=UTC), datetime(2026, 1, 5, tzinfo=UTC)
-    )
+        assert standings(ledger, wanted) == ["due", "due", "due"]
+        ledger.complete(take(ledger, done, 2), 1, ["1"])
+        assert standings(ledger, wanted) == ["partly covered", "due", "due"]
+        ledger.complete(take(ledger, done, 3), 1, ["1"])
+        [first, *_] = ledger.coverage(wanted)
+        assert (str(first.standing), first.covered_by) == ("covered", done.backfill_id)
+        # Its own chunks, another source's, and what lies beside it do not count.
+        assert set(standings(ledger, done)) == {"due"}
+        assert set(standings(ledger, plan(2, start="2026-01-05"))) == {"due"}
+        assert set(standings(ledger, plan(5, source="web_hours"))) == {"due"}
 
 
 def test_chunks_of_another_backfill_that_are_not_completed_do_not_refuse_a_plan(target):
@@ -350,26 +351,27 @@ def test_chunks_of_another_backfill_that_are_not_completed_do_not_refuse_a_plan(
     with opened(target) as ledger:
         ledger.fail(take(ledger, other, 0), "no")
         take(ledger, other, 1)
-        ledger.check(plan(4))
+        assert set(standings(ledger, plan(4))) == {"due"}
 
 
 @pytest.mark.parametrize(
-    ("done", "wanted", "refused"),
+    ("done", "wanted", "standing"),
     [
-        ("web_events:views", "web_events:clicks", False),
-        ("web_events:views", "web_events:clicks,views", True),
-        ("web_events:views", "web_events", True),
-        ("web_events", "web_events:views", True),
-        ("web_events:views", "web_events:view", False),
+        ("web_events:views", "web_events:clicks", "due"),
+        ("web_events:views", "web_events:clicks,views", None),
+        ("web_events:views", "web_events", None),
+        ("web_events", "web_events:views", "covered"),
+        ("web_events:clicks,views", "web_events:views", "covered"),
+        ("web_events:views", "web_events:view", "due"),
     ],
 )
-def test_selections_of_resources_overlap_if_they_share_one(target, done, wanted, refused):
+def test_a_selection_of_resources_is_covered_by_one_that_has_them_all(target, done, wanted, standing):
     before = plan(2, source=done)
     seeded(target, before)
     with opened(target) as ledger:
         ledger.complete(take(ledger, before), 1, ["1"])
-        if refused:
+        if standing is None:
             with pytest.raises(OverlapError):
-                ledger.check(plan(2, source=wanted, size="24h"))
+                ledger.coverage(plan(2, source=wanted, size="24h"))
         else:
-            ledger.check(plan(2, source=wanted, size="24h"))
+            assert standings(ledger, plan(2, source=wanted, size="24h")) == [standing, "due"]

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_backfill.engine.ledger import ERROR_LIMIT
 from airflow_provider_backfill.engine.records import ChunkStatus
-from airflow_provider_backfill.exceptions import ChunkHeldError, ChunkMissingError, OverlapError
+from airflow_provider_backfill.exceptions import ChunkHeldError, ChunkMissingError
 from tests.integration.test_ledger_claims import only
 from tests.support.ledgers import (
     LONG,
@@ -202,8 +202,9 @@ def test_what_another_backfill_completed_meanwhile_is_not_loaded_again(target):
     seeded(target, mine, theirs)
     with opened(target) as ledger:
         ledger.complete(take(ledger, theirs, 0), 1, ["1"])
-        with pytest.raises(OverlapError, match=theirs.backfill_id):
-            take(ledger, mine, 1)
+        assert ledger.claim(ledger.chunk(mine.backfill_id, "000001"), me(), 60) is None
+        row = ledger.chunk(mine.backfill_id, "000001")
+        assert (row.status, row.covered_by, row.records_loaded) == ("completed", theirs.backfill_id, 0)
         assert next_ids(ledger, mine, ledger.clock()) == ["000000", "000002", "000003"]
 
 
@@ -265,7 +266,7 @@ def test_postgres_compares_by_the_clock_and_not_by_the_begin_of_the_transaction(
     with opened(pg_target) as ledger:
         row = ledger.chunk(backfill.backfill_id, "000000")
         with ledger._session.transaction():
-            claim = ledger._claim(row.backfill_id, row.chunk_id, me(), 0.01)
+            claim = ledger._claim(row.backfill_id, row.chunk_id, me(), 0.01, False)
             sql(pg_target, "SELECT pg_sleep(0.05)")
             keys = {"backfill_id": row.backfill_id, "chunk_id": row.chunk_id}
             assert ledger._run("holder", keys) == []

@@ -71,7 +71,9 @@ def seeded(target: Target, *plans: BackfillPlan) -> None:
 def take(ledger: Ledger, backfill: BackfillPlan, chunk: int = 0, name: str = "worker-1:4711") -> Claim:
     """Claim one chunk of a plan under a lease that outlives the test."""
     row = ledger.chunk(backfill.backfill_id, f"{chunk:06d}")
-    return ledger.claim(row, me(name), LONG)
+    claim = ledger.claim(row, me(name), LONG)
+    assert claim is not None
+    return claim
 
 
 def sql(target: Target, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
@@ -176,9 +178,11 @@ def claim_first(number: int, barrier: Any, target: Target, backfill: BackfillPla
         row = ledger.chunk(backfill.backfill_id, "000000")
         barrier.wait(60)
         try:
-            return ledger.claim(row, me(f"process-{number}"), LONG)
+            claim = ledger.claim(row, me(f"process-{number}"), LONG)
         except ChunkHeldError as error:
             return str(error.holder)
+        assert claim is not None
+        return claim
 
 
 def claim_all(number: int, barrier: Any, target: Target, backfill: BackfillPlan) -> list[str]:

@@ -335,7 +335,10 @@ def test_subcommands_are_those_of_the_command():
     sections = set(re.findall(r"^## (\w+)$", text, re.MULTILINE))
     assert sections == set(main.commands)
     run, plan = (main.commands[name].params for name in ("run", "plan"))
-    assert {parameter.name for parameter in plan} - {parameter.name for parameter in run} == {"as_json"}
+    assert {parameter.name for parameter in plan} - {parameter.name for parameter in run} == {
+        "as_json",
+        "reasons",
+    }
 
 
 # Operators and hook; read as text, since importing Airflow takes seconds

@@ -45,7 +45,8 @@ def test_a_partly_covered_chunk_is_refused_with_the_backfill_and_the_days():
         f"source 'web_events': backfill {before.backfill_id} has completed 2 chunk(s) in this window "
         "(2026-01-01T12:00 → 2026-01-02T12:00, 2026-01-02T12:00 → 2026-01-03T12:00), which would be loaded a "
         'second time; pass overlap="trim" to load only the gaps, overlap="reload" to replace what lies '
-        "inside a chunk, or the window and chunk of that backfill to resume it"
+        "inside a chunk, or the window and chunk of that backfill to resume it "
+        "(see docs/refusals.md#overlaperror)"
     )
 
 

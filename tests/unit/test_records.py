@@ -67,7 +67,10 @@ def test_every_state_is_reached_from_pending_and_left_again():
 
 def test_only_a_running_chunk_is_completed_and_only_a_completed_one_is_reset():
     assert {before for before, after in TRANSITIONS if after is ChunkStatus.COMPLETED} == {
-        ChunkStatus.RUNNING
+        ChunkStatus.RUNNING,
+        # What other backfills have loaded.
+        ChunkStatus.PENDING,
+        ChunkStatus.FAILED,
     }
     assert {before for before, after in TRANSITIONS if after is ChunkStatus.PENDING} == {
         ChunkStatus.COMPLETED

@@ -65,6 +65,10 @@ class Duckdb(Dialect):
             ' "chunk_from": "TIMESTAMPTZ", "chunk_to": "TIMESTAMPTZ", "run_id": "VARCHAR"}]\'),'
             " recursive := true))"
         ),
+        "covered_chunks": (
+            "(SELECT unnest(from_json(CAST(:chunks AS JSON),"
+            ' \'[{"id": "VARCHAR", "backfills": "VARCHAR"}]\'), recursive := true))'
+        ),
     }
     _claiming = threading.RLock()
 

@@ -66,6 +66,9 @@ class Postgres(Dialect):
             "(SELECT * FROM json_to_recordset(CAST(:chunks AS json))"
             " AS chunk(chunk_id text, chunk_from timestamptz, chunk_to timestamptz, run_id text))"
         ),
+        "covered_chunks": (
+            "(SELECT * FROM json_to_recordset(CAST(:chunks AS json)) AS chunk(id text, backfills text))"
+        ),
     }
 
     @contextmanager

@@ -43,15 +43,57 @@ FROM {ledger} WHERE backfill_id = :backfill_id
 
 -- name: foreign_chunks
 -- Chunks of the same source in another backfill that overlap the window and are done.
-SELECT backfill_id, min(chunk_from), max(chunk_to), min(chunk_size), count(*)
+SELECT backfill_id, chunk_id, chunk_from, chunk_to, chunk_size, resource_name,
+    {load_ids} IS NULL AND coalesce(records_loaded, 0) > 0
 FROM {ledger} AS other
 WHERE other.source_section = :source_section
   AND {resources_meet}
   AND other.backfill_id <> :backfill_id
-  -- A version that is being replaced still stands.
-  AND (other.status = 'completed' OR {replaced})
+  -- A version that is being replaced still stands; one that was only found covered has nothing of its own.
+  AND (other.status = 'completed' OR {load_ids} IS NOT NULL) AND {covered_by} IS NULL
   AND other.chunk_from < :backfill_to AND other.chunk_to > :backfill_from
-GROUP BY backfill_id ORDER BY backfill_id
+ORDER BY chunk_from, backfill_id
+
+-- name: cover
+-- pending, failed -> completed: what other backfills have loaded already.
+UPDATE {ledger} SET
+    status = 'completed', completed_at = {now}, records_loaded = 0, covered_by = covered.backfills,
+    error = NULL, will_retry = NULL, updated_at = {now}
+FROM {covered_chunks} AS covered
+WHERE backfill_id = :backfill_id AND chunk_id = covered.id
+  AND status IN ('pending', 'failed') AND load_ids IS NULL
+RETURNING chunk_id
+
+-- name: inside
+-- What a chunk takes the place of that is loaded over others: those of other backfills that lie within it.
+SELECT other.load_ids FROM {ledger} AS other
+JOIN {ledger} AS mine
+  ON other.source_section = mine.source_section AND {resources_meet_mine}
+ AND other.backfill_id <> mine.backfill_id
+ AND other.chunk_from >= mine.chunk_from AND other.chunk_to <= mine.chunk_to
+WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
+  AND other.status = 'completed' AND other.load_ids IS NOT NULL
+
+-- name: absorb
+-- Completed chunks in whose place another one's rows are: covered by that, and without rows of their own.
+UPDATE {ledger} AS other SET
+    covered_by = :backfill_id, load_ids = NULL, records_loaded = 0, updated_at = {now}
+WHERE NOT other.backfill_id = :backfill_id AND other.status = 'completed' AND other.covered_by IS NULL
+  AND EXISTS (
+    SELECT 1 FROM {ledger} AS mine
+    WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
+      AND other.source_section = mine.source_section AND {resources_meet_mine}
+      AND other.chunk_from >= mine.chunk_from AND other.chunk_to <= mine.chunk_to
+  )
+RETURNING chunk_id
+
+-- name: history
+-- How long the latest attempts of a source took, and what they brought.
+SELECT chunk_from, chunk_to, chunk_size, extract(epoch FROM (completed_at - started_at)), records_loaded
+FROM {ledger}
+WHERE source_section = :source_section AND status = 'completed' AND {covered_by} IS NULL
+  AND started_at IS NOT NULL AND completed_at IS NOT NULL
+ORDER BY completed_at DESC LIMIT :limit
 
 -- name: seed
 -- (new) -> pending, all chunks of a plan at once; rows that stand already stay as they are.
@@ -121,7 +163,10 @@ WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
     WHERE other.source_section = mine.source_section
       AND {resources_meet_mine}
       AND (other.status IN ('claimed', 'running')
-           OR ((other.status = 'completed' OR other.load_ids IS NOT NULL) AND other.backfill_id <> mine.backfill_id))
+           OR ((other.status = 'completed' OR other.load_ids IS NOT NULL) AND other.covered_by IS NULL
+               AND other.backfill_id <> mine.backfill_id
+               AND NOT (:reload AND other.status = 'completed' AND {known} AND other.chunk_from >= mine.chunk_from
+                        AND other.chunk_to <= mine.chunk_to)))
       AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
   )
 RETURNING attempt, chunk_from, chunk_to, chunk_size, run_id, load_ids
@@ -130,11 +175,14 @@ RETURNING attempt, chunk_from, chunk_to, chunk_size, run_id, load_ids
 -- The first chunks that may be claimed; one whose attempt failed after :since has had its turn in this run.
 -- What is in the way is read once, and not for each chunk anew, which a planner without statistics would do.
 WITH taken AS MATERIALIZED (
-    SELECT other.chunk_from, other.chunk_to, other.resource_name FROM {ledger} AS other
+    SELECT other.chunk_from, other.chunk_to, other.resource_name,
+        other.status = 'completed' AND {known} AND :reload AS replaceable
+    FROM {ledger} AS other
     WHERE other.source_section = :source_section
       AND ((other.status IN ('claimed', 'running')
             AND (other.lease_expires_at IS NULL OR other.lease_expires_at > {now}))
-           OR ((other.status = 'completed' OR other.load_ids IS NOT NULL) AND other.backfill_id <> :backfill_id))
+           OR ((other.status = 'completed' OR other.load_ids IS NOT NULL) AND other.covered_by IS NULL
+               AND other.backfill_id <> :backfill_id))
       AND other.chunk_from < :backfill_to AND other.chunk_to > :backfill_from
 )
 SELECT mine.chunk_id FROM {ledger} AS mine
@@ -146,6 +194,7 @@ WHERE mine.backfill_id = :backfill_id
     SELECT 1 FROM taken AS other
     WHERE {resources_meet_mine}
       AND other.chunk_from < mine.chunk_to AND other.chunk_to > mine.chunk_from
+      AND NOT (other.replaceable AND other.chunk_from >= mine.chunk_from AND other.chunk_to <= mine.chunk_to)
   )
 ORDER BY mine.chunk_id LIMIT :limit
 

@@ -1,0 +1,129 @@
+"""How a plan stands in the ledger: what is done, by whom, and what is left to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_backfill.engine.coverage import ChunkCoverage
+from airflow_provider_backfill.engine.estimates import Estimate, Measured, estimate
+from airflow_provider_backfill.engine.inputs import PlanInputs
+from airflow_provider_backfill.engine.intervals import Interval, merge
+from airflow_provider_backfill.engine.ledger_reader import LedgerReader
+from airflow_provider_backfill.engine.overlaps import Resolved, resolve
+from airflow_provider_backfill.engine.plan import BackfillPlan
+from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
+from airflow_provider_backfill.exceptions import RestateError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """A plan, and the ledger's answer to it.
+
+    Args:
+        plan: The plan.
+        rows: Its rows in the ledger, in order; None when the dataset has no ledger.
+        coverage: How each chunk that is not completed stands to other backfills, by chunk id.
+        resolved: What is to be done for these.
+        estimate: What that will take.
+    """
+
+    plan: BackfillPlan
+    rows: tuple[ChunkRow, ...] | None
+    coverage: Mapping[str, ChunkCoverage]
+    resolved: Resolved
+    estimate: Estimate
+
+    @property
+    def done(self) -> frozenset[str]:
+        """Ids of the chunks that need not run: completed, or covered by other backfills."""
+        completed = {row.chunk_id for row in self.rows or () if row.status is ChunkStatus.COMPLETED}
+        return frozenset(completed | {each.chunk.chunk_id for each in self.resolved.covered})
+
+    @property
+    def completed(self) -> int:
+        """How many chunks this backfill has loaded."""
+        return len(self.done) - self.covered
+
+    @property
+    def held(self) -> int:
+        return sum(row.held for row in self.rows or ())
+
+    @property
+    def failed(self) -> int:
+        return sum(row.status is ChunkStatus.FAILED or row.lapsed for row in self.rows or ())
+
+    @property
+    def covered(self) -> int:
+        """How many chunks other backfills have loaded."""
+        recorded = {row.chunk_id for row in self.rows or () if row.covered_by}
+        return len(recorded | {each.chunk.chunk_id for each in self.resolved.covered})
+
+    @property
+    def due(self) -> int:
+        """How many chunks a run would load, failed ones and parts of chunks among them."""
+        return len(self.plan.chunks) - len(self.done) - self.held
+
+    @property
+    def gaps(self) -> tuple[Interval, ...]:
+        """What of the window nobody has loaded, in order, none touching another."""
+        return merge(part for each in self.coverage.values() for part in each.missing)
+
+
+def without_ledger(plan: BackfillPlan, overlap: str, concurrency: int = 1) -> Survey:
+    """The survey of a plan for a dataset that has no ledger."""
+    return _survey(plan, None, _due(plan), overlap, (), concurrency)
+
+
+def survey(
+    reader: LedgerReader, inputs: PlanInputs, plan: BackfillPlan, overlap: str, concurrency: int = 1
+) -> Survey:
+    """Compare a plan with the ledger; reads only, in a number of statements that does not grow.
+
+    Args:
+        reader: The ledger.
+        inputs: What stands beside it.
+        plan: The plan.
+        overlap: What a chunk means that other backfills have loaded in part; see `resolve`.
+        concurrency: How many chunks run at once, for the estimate; default 1.
+
+    Raises:
+        PlanConflictError: The stored rows of this backfill were made from different inputs.
+        OverlapError: Another backfill has loaded some of a chunk, and ``overlap`` does not allow for that.
+        RestateError: A chunk would replace rows that cannot be told from others.
+        ChoiceError: ``overlap`` is none of its choices.
+    """
+    if not reader.exists():
+        return without_ledger(plan, overlap, concurrency)
+    reader.check(plan)
+    inputs.check(plan.backfill_id, plan.selected)
+    rows = tuple(reader.chunks(plan.backfill_id))
+    done = {row.chunk_id for row in rows if row.status is ChunkStatus.COMPLETED}
+    coverage = [each for each in reader.coverage(plan) if each.chunk.chunk_id not in done]
+    made = _survey(plan, rows, coverage, overlap, reader.history(plan.source_name), concurrency)
+    made.resolved.check()
+    if made.resolved.reloaded and (unknown := reader.unknown_loads_inside(plan)):
+        raise RestateError(f"backfill {unknown}", "the ledger does not say which rows it loaded")
+    return made
+
+
+def _due(plan: BackfillPlan) -> list[ChunkCoverage]:
+    return [ChunkCoverage(chunk=chunk, others=(), missing=(chunk.interval,)) for chunk in plan.chunks]
+
+
+def _survey(
+    plan: BackfillPlan,
+    rows: tuple[ChunkRow, ...] | None,
+    coverage: Sequence[ChunkCoverage],
+    overlap: str,
+    history: Sequence[Measured],
+    concurrency: int,
+) -> Survey:
+    resolved = resolve(plan, coverage, overlap)
+    return Survey(
+        plan=plan,
+        rows=rows,
+        coverage={each.chunk.chunk_id: each for each in coverage},
+        resolved=resolved,
+        estimate=estimate(resolved.runs, history, concurrency=concurrency),
+    )
