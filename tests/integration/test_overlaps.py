@@ -230,7 +230,7 @@ def test_ten_thousand_chunks_against_ten_thousand_completed_rows(pg_target: Targ
             statements.append(text)
             return execute(text, *rest)
 
-        ledger._session.execute = counted  # type: ignore[method-assign]
+        ledger._session.execute = counted  # type: ignore[method-assign,assignment]
         began = time.monotonic()
         coverage = ledger.coverage(minutes)
         print(json.dumps({"coverage of 10,000 by 10,000, seconds": time.monotonic() - began}))
