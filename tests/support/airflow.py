@@ -146,15 +146,17 @@ class LocalAirflow:
                 raise AirflowError(f"no DAG {', '.join(sorted(missing))}\n{errors}".rstrip())
             time.sleep(0.5)
 
-    def command(self, *arguments: str, timeout: float = 120.0) -> str:
-        """Run ``airflow <arguments>`` and return what it printed.
+    def command(
+        self, *arguments: str, timeout: float = 120.0, environment: Mapping[str, str] | None = None
+    ) -> str:
+        """Run ``airflow <arguments>``, with variables on top, and return what it printed.
 
         Raises:
             AirflowError: It ended with an error or took too long.
         """
-        return self._python("-m", "airflow", *arguments, timeout=timeout)
+        return self._python("-m", "airflow", *arguments, timeout=timeout, environment=environment)
 
-    def _python(self, *arguments: str, timeout: float) -> str:
+    def _python(self, *arguments: str, timeout: float, environment: Mapping[str, str] | None = None) -> str:
         name = " ".join(arguments[1:4])
         try:
             done = subprocess.run(
@@ -163,7 +165,7 @@ class LocalAirflow:
                 text=True,
                 check=False,
                 timeout=timeout,
-                env=self._environment,
+                env={**self._environment, **(environment or {})},
                 cwd=self.home,
             )
         except subprocess.TimeoutExpired as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -35,6 +36,25 @@ class TaskInstance:
     state: str | None
     try_number: int
     label: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DagRun:
+    """One run of a DAG.
+
+    Args:
+        run_id: Airflow's id of it.
+        kind: Airflow's word for what began it, for example ``backfill``, ``scheduled``, ``manual``.
+        state: Airflow's word.
+        start: Where its data interval starts.
+        end: Where that ends.
+    """
+
+    run_id: str
+    kind: str
+    state: str
+    start: datetime
+    end: datetime
 
 
 class AirflowApi:
@@ -117,6 +137,10 @@ class AirflowApi:
             error["filename"]: error["stack_trace"] for error in self._pages("/importErrors", "import_errors")
         }
 
+    def unpause(self, dag_id: str) -> None:
+        """Let the scheduler run the DAG."""
+        self.call("PATCH", f"/dags/{dag_id}", json={"is_paused": False})
+
     def trigger(self, dag_id: str, **conf: Any) -> str:
         """Start a DAG run with ``conf`` as its params and return its id."""
         body: dict[str, Any] = {"conf": conf}
@@ -127,6 +151,21 @@ class AirflowApi:
     def run_ids(self, dag_id: str) -> list[str]:
         """The DAG's runs."""
         return [run["dag_run_id"] for run in self._pages(f"/dags/{dag_id}/dagRuns", "dag_runs")]
+
+    def runs(self, dag_id: str) -> list[DagRun]:
+        """The DAG's runs that have a data interval, ordered by it."""
+        found = [
+            DagRun(
+                run_id=item["dag_run_id"],
+                kind=item["run_type"],
+                state=item["state"],
+                start=datetime.fromisoformat(item["data_interval_start"]),
+                end=datetime.fromisoformat(item["data_interval_end"]),
+            )
+            for item in self._pages(f"/dags/{dag_id}/dagRuns", "dag_runs")
+            if item["data_interval_start"]
+        ]
+        return sorted(found, key=lambda run: run.start)
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         return str(self.call("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])

@@ -138,12 +138,12 @@ def foreign_row(backfill: BackfillPlan, chunk: int, status: str, **more: Any) ->
     }
 
 
-def wait_until(condition: Callable[[], object], seconds: float = WAIT) -> None:
-    """Poll until ``condition`` holds; fail the test if it never does."""
+def wait_until(condition: Callable[[], object], seconds: float = WAIT, every: float = 0.02) -> None:
+    """Poll ``every`` so many seconds until ``condition`` holds; fail the test if it never does."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"did not come true within {seconds:g} s"
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 @contextmanager
