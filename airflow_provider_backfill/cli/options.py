@@ -270,6 +270,12 @@ def plan_options(command: Command) -> Command:
     )
 
 
+def gap_options(command: Command) -> Command:
+    """The source, a window that is not cut, and the destination."""
+    start, end, _, timezone = _window_options(True)
+    return _with(command, _SOURCE, start, end, timezone, *_SOURCE_OPTIONS, *_target_options(True))
+
+
 def look_options(command: Command) -> Command:
     """The source, and what else there may be of a backfill."""
     return _with(command, _SOURCE, *_window_options(False), *_SOURCE_OPTIONS, *_target_options(False))

@@ -12,6 +12,7 @@ import click
 from airflow_provider_backfill import __version__
 from airflow_provider_backfill._text import masked
 from airflow_provider_backfill.cli.explain import explain
+from airflow_provider_backfill.cli.gaps import gaps
 from airflow_provider_backfill.cli.options import DEBUG, hidden
 from airflow_provider_backfill.cli.plan import plan
 from airflow_provider_backfill.cli.release import release
@@ -117,6 +118,7 @@ def main(ctx: click.Context) -> int | None:
 
 main.add_command(run)
 main.add_command(plan)
+main.add_command(gaps)
 main.add_command(status)
 main.add_command(release)
 main.add_command(validate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -14,6 +14,8 @@ from airflow_provider_backfill.cli import logs
 from airflow_provider_backfill.cli.options import TARGET
 from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.intervals import Interval
+from airflow_provider_backfill.engine.plan import exact_length
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.window import ChunkSize, Window
@@ -115,6 +117,21 @@ class Request:
         given = dict(options)
         place = Place(**{name: given.pop(name) for name in ("destination", "conn_id", "dataset")})
         return cls(place=place, **given)
+
+    @classmethod
+    def of_window(cls, options: Mapping[str, Any]) -> Request:
+        """Take what click has parsed of a command that cuts no window and loads nothing."""
+        return cls.of({**options, "chunk": "", "on_empty": "ok", "overlap": "refuse", "concurrency": 1})
+
+    def gaps(self) -> tuple[Interval, ...]:
+        """What of the window nobody has loaded.
+
+        Raises:
+            RefusedError: The settings, the window, the source or the destination are unusable.
+        """
+        window = Window.parse(self.start, self.end, self.timezone)
+        whole = replace(self, chunk=exact_length(window.interval, window.timezone))
+        return whole.backfill().gaps()
 
     def backfill(self) -> Backfill:
         """What was asked for. Refusals that need neither dlt nor the database come at once.

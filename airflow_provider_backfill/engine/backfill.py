@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.fields import ChunkFields
 from airflow_provider_backfill.engine.inputs import PlanInputs
-from airflow_provider_backfill.engine.intervals import stored_bound
+from airflow_provider_backfill.engine.intervals import Interval, stored_bound
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.ledger_reader import LedgerReader
 from airflow_provider_backfill.engine.maps import TaskMaps
@@ -130,6 +130,20 @@ class Backfill:
         with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
             reader, inputs = LedgerReader(session, self.target), PlanInputs(session, self.target)
             return survey(reader, inputs, plan, self.overlap, concurrency)
+
+    def gaps(self) -> tuple[Interval, ...]:
+        """What of the window no backfill of the source has loaded, in order, none touching another.
+
+        Raises:
+            RefusedError: The source or the window rule a backfill out.
+        """
+        source = self.source.load(first_fields(self.source, self.window, self.chunk, self.settings))
+        plan = cut(self.source, source, self.window, self.chunk, self.settings)
+        if not self.target.exists():
+            return (self.window.interval,)
+        with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
+            reader = LedgerReader(session, self.target)
+            return reader.missing(plan) if reader.exists() else (self.window.interval,)
 
     def seed(self, plan: BackfillPlan) -> list[ChunkRow]:
         """Write the plan's rows and drop what dead attempts left; returns the backfill's rows in order.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_backfill.engine.coverage import ChunkCoverage, Completed, classify
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
 from airflow_provider_backfill.engine.estimates import Measured
-from airflow_provider_backfill.engine.intervals import Interval, stored_bound
+from airflow_provider_backfill.engine.intervals import Interval, missing, stored_bound
 from airflow_provider_backfill.engine.plan import BackfillPlan, Chunk, source_key
 from airflow_provider_backfill.engine.records import ChunkRow, Claim, Holder, restored_interval
 from airflow_provider_backfill.engine.statements import Statements
@@ -122,19 +122,30 @@ class LedgerReader(Statements):
         Raises:
             OverlapError: One that loaded only some of the plan's resources has completed chunks in it.
         """
-        covering: list[Completed] = []
+        others = self._completed_elsewhere(plan)
+        for other, whole in others:
+            if not whole:
+                raise OverlapError(plan.source, other.backfill_id, plan.label(other.interval), 1)
+        return classify(plan, [other for other, _ in others])
+
+    def missing(self, plan: BackfillPlan) -> tuple[Interval, ...]:
+        """What of a plan's window no backfill of its source has loaded, not even this one.
+
+        A backfill that loaded only some of the plan's resources has loaded nothing for it.
+        """
+        others = self._completed_elsewhere(replace(plan, backfill_id=""))
+        return missing(plan.window.interval, [other.interval for other, whole in others if whole])
+
+    def _completed_elsewhere(self, plan: BackfillPlan) -> list[tuple[Completed, bool]]:
+        """Completed chunks of other backfills in the window, and whether they have all its resources."""
+        found = []
         mine = set(plan.resources)
         for backfill_id, chunk_id, start, end, size, resources, _ in self._foreign(plan):
-            other = Completed(
-                backfill_id=str(backfill_id),
-                chunk_id=str(chunk_id),
-                interval=restored_interval(start, end, size),
-            )
+            interval = restored_interval(start, end, size)
+            other = Completed(backfill_id=str(backfill_id), chunk_id=str(chunk_id), interval=interval)
             theirs = set(resources.split(",")) if resources else set()
-            if theirs and not (mine and mine <= theirs):
-                raise OverlapError(plan.source, other.backfill_id, plan.label(other.interval), 1)
-            covering.append(other)
-        return classify(plan, covering)
+            found.append((other, not theirs or bool(mine and mine <= theirs)))
+        return found
 
     def unknown_loads_inside(self, plan: BackfillPlan) -> str | None:
         """A chunk of another backfill in the window of whose rows the ledger does not know the load."""

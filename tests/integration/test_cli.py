@@ -132,6 +132,20 @@ def test_a_plan_counts_what_the_ledger_has(site):
     assert "due        3 (1 failed)" in site.quickly("plan").out
 
 
+def test_gaps_are_told_and_fail_where_that_is_asked_for(site):
+    site.tell("broken")
+    site.quickly("run", code=1)
+    missing = "[2026-01-03T00:00:00+00:00 → 2026-01-06T00:00:00+00:00)"
+    window = [SOURCE, *WINDOW[:4], *site.place]
+    assert site.invoke("gaps", *window).out == [missing]
+    assert site.invoke("gaps", *window, "--fail-on-gaps", code=1).out == [missing]
+    assert json.loads("\n".join(site.invoke("gaps", *window, "--json").out)) == {
+        "gaps": [{"from": "2026-01-03T00:00:00+00:00", "to": "2026-01-06T00:00:00+00:00"}]
+    }
+    done = [SOURCE, "--from", "2026-01-01", "--to", "2026-01-03", *site.place]
+    assert site.invoke("gaps", *done, "--fail-on-gaps").out == ["no gaps"]
+
+
 def test_status_shows_the_chunks(site):
     site.tell("broken")
     site.quickly("run", code=1)

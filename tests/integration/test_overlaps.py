@@ -261,3 +261,17 @@ def test_the_ledger_is_read_alone(world: World) -> None:
     with opened(world.target) as ledger:
         assert isinstance(ledger, Ledger)
         assert len(ledger.chunks(plan.backfill_id)) == 3
+
+
+def test_gaps_are_what_nobody_has_loaded(world: World) -> None:
+    backfill = world.backfill(source_of(events()))
+    whole = over(backfill, "1d", end=8)
+    assert whole.gaps() == (whole.window.interval,)
+    load(over(backfill, "24h", start=2, end=4))
+    load(over(backfill, "6h", start=5, end=6))
+    assert [str(gap) for gap in whole.gaps()] == [
+        "2024-01-01T00:00:00+00:00 → 2024-01-02T00:00:00+00:00",
+        "2024-01-04T00:00:00+00:00 → 2024-01-05T00:00:00+00:00",
+        "2024-01-06T00:00:00+00:00 → 2024-01-08T00:00:00+00:00",
+    ]
+    assert over(backfill, "24h", start=2, end=4).gaps() == ()
