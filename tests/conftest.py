@@ -12,15 +12,37 @@ from tests.support.postgres import Postgres, fresh_database
 
 _TESTS = Path(__file__).parent
 _KINDS = ("unit", "integration", "system", "chaos")
+#: What no version of Airflow or dlt changes, so that one run of it is enough; and races, which take long.
+_NEWEST = frozenset(
+    f"test_{name}"
+    for name in (
+        *("bounds", "coverage", "docs", "estimates", "exceptions", "fields", "grains", "intervals", "plan"),
+        *(
+            "queries",
+            "records",
+            "report",
+            "settings",
+            "strategies",
+            "strategies_properties",
+            "turns",
+            "window",
+        ),
+        *("cli_release", "cli_stop", "duckdb_processes", "ledger", "ledger_claims", "ledger_machine"),
+        *("ledger_races", "ledger_steps", "lease", "overlaps", "pgbouncer", "postgres_support"),
+        *("processes_support", "races", "visibility"),
+    )
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test with the name of the directory it stands in."""
+    """Mark every test with the name of the directory it stands in, and what need not run twice."""
     for item in items:
         if item.path.is_relative_to(_TESTS):
             kind = item.path.relative_to(_TESTS).parts[0]
             if kind in _KINDS:
                 item.add_marker(kind)
+            if item.path.stem in _NEWEST:
+                item.add_marker("newest")
 
 
 @pytest.fixture(scope="session")
