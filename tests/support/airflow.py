@@ -181,10 +181,12 @@ class LocalAirflow:
             return
         # The API of 2.11 knows no map index. This is what its UI calls.
         code = (
-            "import json, sys; from airflow.models.dagbag import DagBag\n"
+            "import json, sys; from airflow.models.dagbag import DagBag; from airflow.models import DagRun\n"
             "dag_id, run_id, tasks = json.loads(sys.argv[1])\n"
             "tasks = [(task, index) if index >= 0 else task for task, index in tasks]\n"
-            "DagBag(read_dags_from_db=True).get_dag(dag_id).clear(task_ids=tasks, run_id=run_id)\n"
+            "when = DagRun.find(dag_id=dag_id, run_id=run_id)[0].execution_date\n"
+            "dag = DagBag(read_dags_from_db=True).get_dag(dag_id)\n"
+            "assert dag.clear(task_ids=tasks, start_date=when, end_date=when) == len(tasks)\n"
         )
         self._python("-c", code, json.dumps([dag_id, run_id, tasks]), timeout=120)
 
