@@ -17,6 +17,7 @@ from airflow_provider_backfill.engine.extract import extract
 from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.lease import Heartbeat
 from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.progress import Progress
 from airflow_provider_backfill.engine.publish import migrate, publish
 from airflow_provider_backfill.engine.records import ChunkStatus, Claim
 from airflow_provider_backfill.engine.schemas import (
@@ -116,6 +117,7 @@ class Attempt:
 
     def _load(self, directory: str, heartbeat: Heartbeat) -> None:
         wait = self._file_wait
+        progress = Progress(chunk=self._claim.number)
         source = self._planned_source()
         with open_client(self._target, self._stage, source.schema, wait) as (client, session):
             PlanInputs(session, self._target).check(self._claim.backfill_id, source.selected_resources)
@@ -130,6 +132,7 @@ class Attempt:
             stored_schema=known,
             directory=directory,
             check=heartbeat.check,
+            progress=progress,
             spec=self._source,
             timezone=self._claim.timezone,
         )
@@ -143,7 +146,7 @@ class Attempt:
             self._opened_at = time.monotonic()
             if package.load_id:
                 self._staged = True
-                load_stage(client, package, chains)
+                load_stage(client, package, chains, progress)
                 heartbeat.check()
                 if stored is None or stored.stored_version_hash != package.schema.stored_version_hash:
                     with self._target.connect(wait) as guard:

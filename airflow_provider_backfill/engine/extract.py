@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dlt.common.schema import Schema
     from dlt.extract.source import DltSource
 
+    from airflow_provider_backfill.engine.progress import Progress
     from airflow_provider_backfill.engine.source import SourceSpec
 
 
@@ -22,6 +23,7 @@ class LoadFile:
 
     table: str
     path: str
+    rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ def extract(
     stored_schema: Schema | None,
     directory: str,
     check: Callable[[], None],
+    progress: Progress,
     spec: SourceSpec | None = None,
     timezone: str = "UTC",
 ) -> Package:
@@ -71,6 +74,7 @@ def extract(
         stored_schema: The schema that the dataset has of this source, if it has one.
         directory: The attempt's working directory.
         check: Called for every page of rows; raises to stop.
+        progress: Told what is extracted and normalised.
         spec: How the source is bounded; default by cursors whose types say their format.
         timezone: Canonical zone of the window; default ``UTC``.
 
@@ -87,7 +91,7 @@ def extract(
         pipelines_dir=directory,
         destination=destination,
         dataset_name="backfill",
-        progress=_collector(check),
+        progress=_collector(check, progress),
     )
     pipeline.config.restore_from_destination = False
     # Signals belong to whoever runs the attempt, who gives the chunk back.
@@ -111,10 +115,19 @@ def extract(
         jobs = pipeline.get_load_package_info(load_id).jobs["new_jobs"]
         own = set(schema.dlt_table_names())
         counts = normalized.row_counts if normalized else {}
+        written = normalized.metrics[load_id][0]["job_metrics"] if normalized else {}
+        files = [
+            LoadFile(
+                table=job.job_file_info.table_name,
+                path=job.file_path,
+                rows=getattr(written.get(job.job_file_info.job_id()), "items_count", 0),
+            )
+            for job in jobs
+        ]
         return Package(
             schema=schema.clone(),
             load_id=load_id,
-            files=tuple(LoadFile(table=job.job_file_info.table_name, path=job.file_path) for job in jobs),
+            files=tuple(files),
             row_counts={table: count for table, count in counts.items() if table not in own},
             dropped=outside.total,
         )
@@ -122,18 +135,25 @@ def extract(
         pipeline.deactivate()
 
 
-def _collector(check: Callable[[], None]) -> Any:
+def _collector(check: Callable[[], None], progress: Progress) -> Any:
     """dlt reports every page it has drawn to a collector, which makes it the place to stop an attempt at."""
     from dlt.common.runtime.collector_base import Collector
 
-    class StopWhenLost(Collector):
-        def update(self, name: str, inc: int = 1, *args: Any, **kwargs: Any) -> None:
+    class Watcher(Collector):
+        def update(self, name: str, inc: int = 1, total: int | None = None, *_: Any, **more: Any) -> None:
             check()
+            self._parts |= {name} if total is not None else set()
+            # What has a total is no table: dlt's counts of resources and of files.
+            if name not in self._parts:
+                progress.add(name, inc)
 
         def _start(self, step: str) -> None:
             check()
+            self._parts: set[str] = set()
+            # "Extract web_events"
+            progress.start(step.partition(" ")[0].lower())
 
         def _stop(self) -> None:
-            """Nothing to close."""
+            progress.end()
 
-    return StopWhenLost()
+    return Watcher()

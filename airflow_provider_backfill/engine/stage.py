@@ -14,6 +14,7 @@ from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.extract import Package
 from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.progress import Progress
 
 if TYPE_CHECKING:
     from dlt.common.schema import Schema
@@ -78,10 +79,14 @@ def table_chains(schema: Schema, tables: Sequence[str]) -> Mapping[str, list[str
 
 
 def load_stage(
-    client: SqlJobClientWithStagingDataset, package: Package, chains: Mapping[str, list[str]]
+    client: SqlJobClientWithStagingDataset,
+    package: Package,
+    chains: Mapping[str, list[str]],
+    progress: Progress,
 ) -> None:
     """Create the stage and load the package's files into it."""
     assert package.load_id is not None
+    progress.start("load")
     with client.with_staging_dataset():
         client.sql_client.create_dataset()
         tables = [table for chain in chains.values() for table in chain]
@@ -95,6 +100,8 @@ def load_stage(
             # run_managed() opens a connection a file and hides what went wrong; the open one serves.
             job._job_client = client
             job.run()
+            progress.add(file.table, file.rows)
+    progress.end()
 
 
 def drop_leftovers(session: Session, target: Target, source_name: str, work_root: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -52,6 +53,18 @@ def test_append_with_nested_rows_publishes_each_chunk_once(world: World) -> None
     again = world.run(backfill, plan)
     assert [outcome.loaded for outcome in again] == [False] * 3
     assert world.query(IDS) == [(1, 10), (2, 20), (3, 30)]
+
+
+def test_its_log_says_what_each_step_came_to(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    backfill, plan = world.seeded(source_of(events()))
+    with caplog.at_level("INFO", logger="airflow_provider_backfill"):
+        world.run(backfill, plan)
+    said = [re.sub(r" in \d+\.\d s$", "", text) for text in caplog.messages if text.startswith("chunk 2")]
+    assert said == [
+        "chunk 2 extract: events 1 rows",
+        "chunk 2 normalize: events 1 rows, events__items 2 rows",
+        "chunk 2 load: events 1 rows, events__items 2 rows",
+    ]
 
 
 def test_a_chunk_without_rows_completes_with_none(world: World) -> None:
