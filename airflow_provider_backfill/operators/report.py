@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill.operators.assets import describe_outlets
@@ -34,8 +34,8 @@ class BackfillReportOperator(TargetOperator):
         destination: A dlt destination.
 
     Raises:
-        AirflowFailException: A chunk is not completed (the message names each, with its reason), or nothing
-            was planned.
+        AirflowFailException: A chunk is not completed (the message names those that failed first, with the
+            reason of each, then those that are held, then the pending ones by range), or nothing was planned.
     """
 
     def __init__(self, *, plan_task_id: str, **kwargs: Any) -> None:
@@ -95,23 +95,43 @@ def _summary(tally: Tally) -> dict[str, Any]:
 
 
 def _shortfall(rows: Sequence[ChunkRow]) -> str:
-    missing = list(_missing(rows))
-    lines = [f"{len(missing)} of {len(rows)} chunks not completed:", *missing[:_LONGEST_LIST]]
-    if len(missing) > _LONGEST_LIST:
-        lines.append(f"and {len(missing) - _LONGEST_LIST} more")
+    """What is missing, what went wrong first: there may be hundreds that nobody has tried behind it."""
+    failed = [row for row in rows if row.status == "failed" or row.lapsed]
+    held = [row for row in rows if row.held]
+    pending = [row for row in rows if row.status == "pending"]
+    counts = {"failed": len(failed), "held": len(held), "pending": len(pending)}
+    groups = [*([row] for row in (*failed, *held)), *_runs(pending)]
+    head = f"{sum(counts.values())} of {len(rows)} chunks not completed ("
+    head += ", ".join(f"{count} {name}" for name, count in counts.items() if count) + "):"
+    lines = [head, *(_line(group, len(rows)) for group in groups[:_LONGEST_LIST])]
+    if more := sum(map(len, groups[_LONGEST_LIST:])):
+        lines.append(f"and {more} more")
     return "\n- ".join(lines) + "\nclear the tasks of these chunks, or run the same window again, to resume"
 
 
-def _missing(rows: Sequence[ChunkRow]) -> Iterator[str]:
+def _runs(rows: Sequence[ChunkRow]) -> list[list[ChunkRow]]:
+    """Chunks that follow each other, together."""
+    runs: list[list[ChunkRow]] = []
+    for row in rows:
+        if runs and runs[-1][-1].number + 1 == row.number:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return runs
+
+
+def _line(group: Sequence[ChunkRow], total: int) -> str:
+    from airflow_provider_backfill.engine.intervals import bound_text
     from airflow_provider_backfill.engine.report import chunk_line
 
-    for row in rows:
-        if row.status == "completed":
-            continue
-        if row.held:
-            state = f"held by {row.claimed_by or 'an unknown worker'}"
-        elif row.status == "pending":
-            state = "pending"
-        else:
-            state = f"failed ({row.error or f'the lease of {row.claimed_by} ran out'})"
-        yield chunk_line(row.number, len(rows), row.interval, state)
+    first, last = group[0], group[-1]
+    if len(group) > 1:
+        whole = f"[{bound_text(first.interval.start)} → {bound_text(last.interval.end)})"
+        return f"chunks {first.number} to {last.number} of {total} {whole}: pending"
+    if first.held:
+        state = f"held by {first.claimed_by or 'an unknown worker'}"
+    elif first.status == "pending":
+        state = "pending"
+    else:
+        state = f"failed ({first.error or f'the lease of {first.claimed_by} ran out'})"
+    return chunk_line(first.number, total, first.interval, state)

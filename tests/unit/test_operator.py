@@ -17,10 +17,11 @@ from airflow_provider_backfill.exceptions import (
 from airflow_provider_backfill.operators.backfill import ChunkedBackfillOperator
 from airflow_provider_backfill.operators.base import Concealed, airflow_errors, concealed, revealed
 from airflow_provider_backfill.operators.plan import BackfillPlanOperator
-from airflow_provider_backfill.operators.report import BackfillReportOperator
+from airflow_provider_backfill.operators.report import BackfillReportOperator, _shortfall
 from airflow_provider_backfill.operators.stopping import told_to_stop
 from airflow_provider_backfill.version_compat import DAG, AirflowException, AirflowFailException
 from tests.support.tasks import FakeTaskInstance, run_task
+from tests.unit.test_records import make_row
 
 COMMON: dict[str, Any] = {"source": "sources.events:events", "conn_id": "warehouse", "dataset_name": "raw"}
 
@@ -254,6 +255,35 @@ class TestReport:
     def test_without_a_plan_it_fails(self) -> None:
         with pytest.raises(AirflowFailException, match=r"nothing was planned.*events\.plan"):
             run_task(self.report(), FakeTaskInstance(task_id="events.report"))
+
+    def test_what_went_wrong_is_named_before_what_was_not_tried(self) -> None:
+        states: dict[int, dict[str, Any]] = {
+            100: {"status": "completed"},
+            250: {"status": "running", "claimed_by": "worker-3:4711", "lease_left": 30.0},
+            350: {"status": "running", "claimed_by": "worker-4:4712", "lease_left": -1.0},
+            400: {"status": "failed", "error": "ValueError: no"},
+        }
+        rows = [make_row(chunk_id=f"{number - 1:06d}", **states.get(number, {})) for number in range(1, 402)]
+        where = "[2026-01-03T00:00:00+00:00 → 2026-01-04T00:00:00+00:00)"
+        assert _shortfall(rows).splitlines() == [
+            "400 of 401 chunks not completed (2 failed, 1 held, 397 pending):",
+            f"- chunk 350/401 {where}: failed (the lease of worker-4:4712 ran out)",
+            f"- chunk 400/401 {where}: failed (ValueError: no)",
+            f"- chunk 250/401 {where}: held by worker-3:4711",
+            f"- chunks 1 to 99 of 401 {where}: pending",
+            f"- chunks 101 to 249 of 401 {where}: pending",
+            f"- chunks 251 to 349 of 401 {where}: pending",
+            f"- chunks 351 to 399 of 401 {where}: pending",
+            f"- chunk 401/401 {where}: pending",
+            "clear the tasks of these chunks, or run the same window again, to resume",
+        ]
+
+    def test_a_long_list_is_cut_and_counted(self) -> None:
+        rows = [make_row(chunk_id=f"{index:06d}", status="failed", error="no") for index in range(30)]
+        rows += [make_row(chunk_id=f"{index:06d}") for index in range(30, 40)]
+        lines = _shortfall(rows).splitlines()
+        assert lines[0] == "40 of 40 chunks not completed (30 failed, 10 pending):"
+        assert lines[21] == "- and 20 more"
 
 
 @pytest.mark.parametrize(
