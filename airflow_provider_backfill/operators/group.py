@@ -28,6 +28,9 @@ _CHUNK_ONLY = frozenset(
     }
 )
 _OF_GROUP = ("dag", "default_args")
+#: What the default arguments of a DAG may not change: the group would not work, or its outlets lie.
+_FIXED_FIRST: dict[str, Any] = {"do_xcom_push": True, "outlets": []}
+_FIXED_CHUNK: dict[str, Any] = {"trigger_rule": TriggerRule.ALL_SUCCESS, "outlets": []}
 
 
 def window_group(
@@ -61,13 +64,19 @@ def window_group(
     }
     with TaskGroup(group_id=task_id, **group_kwargs) as group:
         plan = BackfillPlanOperator(
-            task_id="plan", **source_arguments, **plan_arguments, **shared, **own(_FIRST_ONLY)
+            task_id="plan",
+            **source_arguments,
+            **plan_arguments,
+            **shared,
+            **own(_FIRST_ONLY),
+            **_FIXED_FIRST,
         )
         mapped = {
             "map_index_template": "{{ task.interval_label }}",
             "max_active_tis_per_dagrun": limits["max_active_chunks"],
             **limits,
             **own(_CHUNK_ONLY),
+            **_FIXED_CHUNK,
         }
         chunks = operator_class.partial(
             task_id="chunk", **source_arguments, **mapped, **shared
