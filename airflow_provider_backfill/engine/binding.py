@@ -15,6 +15,7 @@ from airflow_provider_backfill.exceptions import CursorFormatError, Finding
 
 if TYPE_CHECKING:
     from dlt.extract.incremental import Incremental
+    from dlt.extract.resource import DltResource
     from dlt.extract.source import DltSource
 
 
@@ -24,6 +25,7 @@ class _Place:
 
     Args:
         resource: The resource whose cursor it is: a selected one, or a parent of one.
+        owner: That resource; None if dlt does not say.
         pipe: dlt's pipe.
         position: Which of its steps.
         cursor: The incremental as the extraction will have it; None if dlt's configuration gives it.
@@ -31,6 +33,7 @@ class _Place:
     """
 
     resource: str
+    owner: Any
     pipe: Any
     position: int
     cursor: Incremental[Any] | None
@@ -66,6 +69,7 @@ def bound(
 
     explicit = False
     kept: list[tuple[Any, dict[str, Any]]] = []
+    hints: list[tuple[Any, Any]] = []
     try:
         for place in _places(source, formats, interval.whole):
             step = place.pipe._steps[place.position]
@@ -86,10 +90,17 @@ def bound(
                 step._allow_external_schedulers = None
             else:
                 place.pipe._steps[place.position] = bounded
+            owner = place.owner
+            if owner is not None and owner._hints and owner._hints.get("incremental") is not None:
+                # An extraction applies the hints of each resource once more, and so its cursor.
+                hints.append((owner, owner._hints))
+                owner._hints = {**owner._hints, "incremental": bounded}
         yield _context(interval, explicit=explicit)
     finally:
         for step, values in kept:
             vars(step).update(values)
+        for owner, before in hints:
+            owner._hints = before
 
 
 def _context(interval: Interval, *, explicit: bool) -> AbstractContextManager[Any]:
@@ -121,6 +132,34 @@ def effective_formats(source: DltSource, formats: Mapping[str, str], *, whole: b
         if places and places[0].format is not None:
             found[name] = places[0].format.spelling
     return found
+
+
+def cursor_column(
+    resource: DltResource, formats: Mapping[str, str], bounding: str | None, *, whole: bool
+) -> tuple[str, CursorFormat | None] | None:
+    """The column that tells which chunk a row of a resource belongs to, and how its values spell times.
+
+    Args:
+        resource: A resource of a fresh source.
+        formats: As `bound` takes them.
+        bounding: The column that bounds a resource without a cursor; see `SourceSpec.cursor_column`.
+        whole: Whether the window is of whole numbers.
+
+    Returns:
+        The column as the source names it; None if there is none. A parent's cursor is no column of its
+        transformer. Without a format the values are datetimes, or whole numbers in a window of such.
+    """
+    from dlt.common.jsonpath import extract_simple_field_name
+
+    places = list(_places_of(resource, formats, whole))
+    if places:
+        nearest: Any = places[0]
+        own = nearest.cursor if nearest.pipe is resource._pipe else None
+        name = own.get_cursor_column_name() if own is not None else None
+        return (name, nearest.format) if name else None
+    name = extract_simple_field_name(bounding) if bounding else None
+    text = formats.get(resource.name, formats.get(EVERY_RESOURCE))
+    return (name, CursorFormat.parse(text) if text else None) if name else None
 
 
 def unbindable(
@@ -239,7 +278,9 @@ def _places_of(resource: Any, formats: Mapping[str, str], whole: bool) -> Iterat
             named = [formats[name] for name in (pipe.name, *names, EVERY_RESOURCE) if name in formats]
             names = []
             form = CursorFormat.parse(named[0]) if named else _by_type(cursor, whole)
-            yield _Place(resource=pipe.name, pipe=pipe, position=position, cursor=cursor, format=form)
+            yield _Place(
+                resource=pipe.name, owner=owner, pipe=pipe, position=position, cursor=cursor, format=form
+            )
         pipe, owner = pipe.parent, getattr(owner, "_parent", None)
 
 
