@@ -37,12 +37,14 @@ from airflow_provider_backfill.engine.stage import (
     table_chains,
     working_directory,
 )
+from airflow_provider_backfill.engine.supersede import Span, cursor_columns
 from airflow_provider_backfill.exceptions import (
     ClaimLostError,
     PlanConflictError,
 )
 
 if TYPE_CHECKING:
+    from dlt.common.schema import Schema
     from dlt.destinations.job_client_impl import SqlJobClientWithStagingDataset
     from dlt.extract.source import DltSource
 
@@ -124,6 +126,7 @@ class Attempt:
             stored = read_stored_schema(client, source.schema.name)
             if self._staged:
                 self._target.dialect.drop_schema(session, self._stage)
+        spans = self._spans(stored, source)
         known = self._reality.amend(stored or source.schema) if stored or self._reality.tables else None
         package = extract(
             source,
@@ -163,6 +166,7 @@ class Attempt:
                     package,
                     chains,
                     recorded,
+                    spans,
                     # The row is locked from then on; a renewal would only wait for that.
                     on_locked=heartbeat.stop,
                 ),
@@ -185,6 +189,14 @@ class Attempt:
         if differences:
             raise PlanConflictError(self._claim.backfill_id, differences)
         return source
+
+    def _spans(self, stored: Schema | None, source: DltSource) -> dict[str, Span]:
+        """The rows to replace of tables that do not say which load a row came with."""
+        claim = self._claim
+        if not claim.superseded:
+            return {}
+        columns = cursor_columns(stored, source, self._source, whole=claim.interval.whole)
+        return {table: column.span(claim.interval, claim.timezone) for table, column in columns.items()}
 
     def _compare(
         self, client: SqlJobClientWithStagingDataset, session: Session, chains: Mapping[str, list[str]]

@@ -186,7 +186,8 @@ class Backfill:
         from airflow_provider_backfill.engine.restate import check_restatable
 
         source = self.source.load(first_fields(self.source, self.window, self.chunk, self.settings))
-        check_restatable(self.target, source, self.settings.file_lock_timeout_seconds)
+        wait = self.settings.file_lock_timeout_seconds
+        check_restatable(self.target, source, self.source, wait, whole=self.window.interval.whole)
 
     def due(self, plan: BackfillPlan, since: datetime, limit: int) -> int:
         """How many chunks may be claimed now, counted no further than ``limit``; see `Ledger.claim_next`."""

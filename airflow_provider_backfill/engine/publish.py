@@ -12,6 +12,7 @@ from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import Claim
 from airflow_provider_backfill.engine.schemas import SchemaMovedError, read_stored_schema, stamp
 from airflow_provider_backfill.engine.stage import table_chains
+from airflow_provider_backfill.engine.supersede import Span, supersede
 
 if TYPE_CHECKING:
     from dlt.common.schema import Schema
@@ -104,6 +105,7 @@ def publish(
     package: Package,
     chains: Mapping[str, list[str]],
     recorded: Schema,
+    spans: Mapping[str, Span],
     on_locked: Callable[[], None],
 ) -> None:
     """Complete the claim and publish its rows, or do neither.
@@ -116,6 +118,7 @@ def publish(
         package: What was extracted.
         chains: The tables of this load.
         recorded: The stored schema that ``_dlt_loads`` refers to.
+        spans: The rows to replace of tables that do not say their load, by table.
         on_locked: Called once the wait for other publications is over and before the row is touched.
 
     Raises:
@@ -132,7 +135,7 @@ def publish(
         if claim.reload:
             ledger.absorb(claim)
         if claim.superseded:
-            _delete_loads(client, claim.superseded)
+            supersede(client, claim.superseded, spans)
         for statement in statements:
             client.sql_client.execute_sql(statement)
         if package.load_id:
@@ -149,30 +152,3 @@ def _statements(client: SqlJobClientWithStagingDataset, target: Target, chain: S
         statements: list[str] = target.dialect.merge_job().generate_sql(tables, client.sql_client)
         return statements
     return SqlStagingCopyFollowupJob.generate_sql(tables, client.sql_client)
-
-
-def _delete_loads(client: SqlJobClientWithStagingDataset, load_ids: Sequence[str]) -> None:
-    """Delete the rows of earlier loads, nested rows by their parents, deepest first."""
-    from dlt.common.schema.utils import get_nested_tables, has_table_seen_data, is_nested_table
-
-    sql = client.sql_client
-    load_id, row_id, parent_id = (
-        client.schema.naming.normalize_identifier(name)
-        for name in ("_dlt_load_id", "_dlt_id", "_dlt_parent_id")
-    )
-    marks = ", ".join("%s" for _ in load_ids)
-    for root in client.schema.data_tables(seen_data_only=True):
-        if is_nested_table(root) or load_id not in root["columns"]:
-            continue
-        # A table that is declared and never had a row is not there.
-        chain = list(filter(has_table_seen_data, get_nested_tables(client.schema.tables, str(root["name"]))))
-        doomed: dict[str, str] = {}
-        for table in chain:
-            name = str(table["name"])
-            condition = f"{sql.escape_column_name(load_id)} IN ({marks})"
-            if table is not root:
-                parents = f"SELECT {sql.escape_column_name(row_id)} FROM {doomed[str(table['parent'])]}"
-                condition = f"{sql.escape_column_name(parent_id)} IN ({parents})"
-            doomed[name] = f"{sql.make_qualified_table_name(name)} WHERE {condition}"
-        for rows in reversed(doomed.values()):
-            sql.execute_sql(f"DELETE FROM {rows}", *load_ids)

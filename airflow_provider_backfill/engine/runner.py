@@ -182,7 +182,8 @@ class Runner:
         done = [row for row in rows if row.status is ChunkStatus.COMPLETED]
         if done:
             source = self.source.load(done[0].fields)
-            check_restatable(self.target, source, self.settings.file_lock_timeout_seconds)
+            wait = self.settings.file_lock_timeout_seconds
+            check_restatable(self.target, source, self.source, wait, whole=done[0].interval.whole)
             ledger.restate(backfill_id, *(row.chunk_id for row in done))
 
     def attempt(

@@ -189,9 +189,17 @@ import dlt
 import pyarrow
 
 
-@dlt.resource
-def page_views(at=dlt.sources.incremental("at", initial_value=datetime(2020, 1, 1, tzinfo=UTC))):
-    yield pyarrow.table({"id": [1, 2], "at": [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2)]})
+@dlt.source(name="web_events")
+def page_views():
+    @dlt.resource(selected=False)
+    def days(at=dlt.sources.incremental("at", initial_value=datetime(2020, 1, 1, tzinfo=UTC))):
+        yield from ({"id": day, "at": datetime(2026, 1, day, tzinfo=UTC)} for day in (1, 2))
+
+    @dlt.transformer(name="page_views", data_from=days)
+    def details(row):
+        yield pyarrow.table({"id": [row["id"]]})
+
+    return days, details
 """
     )
     sys.modules.pop("arrow_source", None)
