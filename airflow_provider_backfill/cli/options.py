@@ -253,6 +253,7 @@ def backfill_options(command: Command) -> Command:
         _OVERLAP,
         _CONCURRENCY,
         *_target_options(True),
+        _INTO,
     )
 
 
@@ -279,6 +280,14 @@ def gap_options(command: Command) -> Command:
 def look_options(command: Command) -> Command:
     """The source, and what else there may be of a backfill."""
     return _with(command, _SOURCE, *_window_options(False), *_SOURCE_OPTIONS, *_target_options(False))
+
+
+_INTO = click.option(
+    "--into",
+    metavar="NAME",
+    help="Another dataset of the same database, which stands in for --dataset, ledger included, to be looked "
+    "at first.  [default: none]",
+)
 
 
 def target_options(command: Command) -> Command:

@@ -15,6 +15,7 @@ from airflow_provider_backfill.cli.explain import explain
 from airflow_provider_backfill.cli.gaps import gaps
 from airflow_provider_backfill.cli.options import DEBUG, hidden
 from airflow_provider_backfill.cli.plan import plan
+from airflow_provider_backfill.cli.promote import promote
 from airflow_provider_backfill.cli.release import release
 from airflow_provider_backfill.cli.run import run
 from airflow_provider_backfill.cli.status import status
@@ -119,6 +120,7 @@ def main(ctx: click.Context) -> int | None:
 main.add_command(run)
 main.add_command(plan)
 main.add_command(gaps)
+main.add_command(promote)
 main.add_command(status)
 main.add_command(release)
 main.add_command(validate)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,9 @@ from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 
+if TYPE_CHECKING:
+    from airflow_provider_backfill.engine.promote import Promotion
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -29,6 +32,7 @@ class Place:
         destination: A URL; None with ``conn_id``.
         conn_id: An Airflow connection; None with ``destination``.
         dataset: The dataset, as people name it.
+        into: The dataset that stands in for it, likewise; default None.
 
     Raises:
         click.UsageError: Neither or both are given.
@@ -37,6 +41,7 @@ class Place:
     destination: str | None
     conn_id: str | None
     dataset: str
+    into: str | None = None
 
     def __post_init__(self) -> None:
         if bool(self.destination) == bool(self.conn_id):
@@ -53,7 +58,12 @@ class Place:
             self._from_connection(self.conn_id) if self.conn_id else self._from_url(str(self.destination))
         )
         click.get_current_context().meta[TARGET] = target
-        return target
+        return self._redirected(target) if self.into is not None else target
+
+    def _redirected(self, target: Target) -> Target:
+        from airflow_provider_backfill.engine.targets import redirected
+
+        return redirected(target, str(self.into))
 
     def _from_url(self, url: str) -> Target:
         from airflow_provider_backfill.engine.targets import target_from_url
@@ -115,7 +125,7 @@ class Request:
     def of(cls, options: Mapping[str, Any]) -> Request:
         """Take what click has parsed."""
         given = dict(options)
-        place = Place(**{name: given.pop(name) for name in ("destination", "conn_id", "dataset")})
+        place = Place(**{name: given.pop(name) for name in ("destination", "conn_id", "dataset", "into")})
         return cls(place=place, **given)
 
     @classmethod
@@ -161,6 +171,36 @@ class Request:
             settings=settings,
             overlap=self.overlap,
         )
+
+    @property
+    def redirects(self) -> bool:
+        """Whether rows go into another dataset than the one that they belong to."""
+        return self.place.into is not None
+
+
+class PromoteRequest(Request):
+    """The same backfill, with its rows coming out of the dataset that it was redirected into."""
+
+    __slots__ = ()
+
+    @property
+    def redirects(self) -> bool:
+        return False
+
+    def backfill(self) -> Promotion:
+        """As `Request.backfill`.
+
+        Raises:
+            click.UsageError: No other dataset is given.
+        """
+        from airflow_provider_backfill.engine.promote import Promotion
+
+        if self.place.into is None:
+            raise misuse("Pass the dataset that was loaded into before as --into")
+        asked = Request.backfill(self)
+        given = {each.name: getattr(asked, each.name) for each in fields(asked)}
+        given["target"] = replace(self.place, into=None).target()
+        return Promotion(origin=asked.target, **given)
 
 
 def make_importable() -> None:

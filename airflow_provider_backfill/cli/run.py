@@ -37,7 +37,11 @@ def run(**options: Any) -> int:
     Exits with 0 when the window is covered, with 1 when it is not, with 2 when refused or misused. The same
     command again resumes: completed chunks are skipped. Ctrl-C and SIGTERM give back the chunk in flight.
     """
-    request = Request.of(options)
+    return load(Request.of(options))
+
+
+def load(request: Request) -> int:
+    """Load what is due, show it, and return the exit code."""
     try:
         tally = _run(request)
     except drive.Stopped:
@@ -60,6 +64,9 @@ def _run(request: Request) -> Tally:
     prepare()
     plan = backfill.plan()
     rows = backfill.seed(plan)
+    if request.redirects:
+        aside = request.place.dataset
+        click.echo(f"redirected into dataset {backfill.target.dataset_name}; {aside} is left as it is")
     done = sum(row.status is ChunkStatus.COMPLETED for row in rows)
     observer = Bar(plan, done) if sys.stdout.isatty() else Lines(plan)
     with observer:

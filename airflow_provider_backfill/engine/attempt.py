@@ -13,7 +13,7 @@ from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.causes import innermost, root_cause
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.empty import mention, refuse_empty
-from airflow_provider_backfill.engine.extract import extract
+from airflow_provider_backfill.engine.extract import Package, extract
 from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.lease import Heartbeat
 from airflow_provider_backfill.engine.ledger import Ledger
@@ -144,38 +144,52 @@ class Attempt:
         self.dropped = package.dropped
         self.bytes = sum(os.path.getsize(file.path) for file in package.files)
         chains = table_chains(package.schema, [file.table for file in package.files])
-        recorded = package.schema
         with open_client(self._target, self._stage, package.schema, wait) as (client, session):
             self._opened_at = time.monotonic()
             if package.load_id:
                 self._staged = True
                 load_stage(client, package, chains, progress)
-                heartbeat.check()
-                if stored is None or stored.stored_version_hash != package.schema.stored_version_hash:
-                    with self._target.connect(wait) as guard:
-                        recorded = migrate(client, guard, self._target, chains, stored)
-                self._compare(client, session, chains)
-            heartbeat.check()
-            self._giving_way(
-                session,
-                lambda: publish(
-                    client,
-                    session,
-                    self._target,
-                    self._claim,
-                    package,
-                    chains,
-                    recorded,
-                    spans,
-                    # The row is locked from then on; a renewal would only wait for that.
-                    on_locked=heartbeat.stop,
-                ),
-            )
+            self._deliver(client, session, package, chains, stored, spans, heartbeat)
             mention(self._source, self._claim, package, Ledger(session, self._target))
-            if self._staged:
-                self._target.dialect.drop_schema(session, self._stage)
-                self._staged = False
-            self._spare(session, self._kept_seconds())
+
+    def _deliver(
+        self,
+        client: SqlJobClientWithStagingDataset,
+        session: Session,
+        package: Package,
+        chains: Mapping[str, list[str]],
+        stored: Schema | None,
+        spans: Mapping[str, Span],
+        heartbeat: Heartbeat,
+    ) -> None:
+        """Migrate the tables, publish what is staged, and drop the stage."""
+        recorded = package.schema
+        if package.load_id:
+            heartbeat.check()
+            if stored is None or stored.stored_version_hash != package.schema.stored_version_hash:
+                with self._target.connect(self._file_wait) as guard:
+                    recorded = migrate(client, guard, self._target, chains, stored)
+            self._compare(client, session, chains)
+        heartbeat.check()
+        self._giving_way(
+            session,
+            lambda: publish(
+                client,
+                session,
+                self._target,
+                self._claim,
+                package,
+                chains,
+                recorded,
+                spans,
+                # The row is locked from then on; a renewal would only wait for that.
+                on_locked=heartbeat.stop,
+            ),
+        )
+        if self._staged:
+            self._target.dialect.drop_schema(session, self._stage)
+            self._staged = False
+        self._spare(session, self._kept_seconds())
 
     def _planned_source(self) -> DltSource:
         """A fresh source, which must be the one that was planned for: DAGs are edited between two tasks."""

@@ -10,7 +10,13 @@ from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.extract import Package
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import Claim
-from airflow_provider_backfill.engine.schemas import SchemaMovedError, read_stored_schema, stamp
+from airflow_provider_backfill.engine.schemas import (
+    SchemaMovedError,
+    joined,
+    read_stored_schema,
+    stamp,
+    unlike,
+)
 from airflow_provider_backfill.engine.stage import table_chains
 from airflow_provider_backfill.engine.supersede import Span, supersede
 
@@ -60,9 +66,9 @@ def migrate(
         moved = newest is not None and (
             stored is None or newest.stored_version_hash != stored.stored_version_hash
         )
-        schema = _joined(newest, ours, chains) if newest is not None and moved else ours
+        schema = _evolved(newest, ours, chains) if newest is not None and moved else ours
         tables = {table for chain in chains.values() for table in chain}
-        with _speaking_for(client, schema):
+        with speaking_for(client, schema):
             client.initialize_storage()
             client.update_stored_schema(only_tables=tables | set(schema.dlt_table_names()))
             stamp(client, target, schema.stored_version_hash)
@@ -70,7 +76,7 @@ def migrate(
 
 
 @contextmanager
-def _speaking_for(client: SqlJobClientWithStagingDataset, schema: Schema) -> Iterator[None]:
+def speaking_for(client: SqlJobClientWithStagingDataset, schema: Schema) -> Iterator[None]:
     """The client works on another schema meanwhile; what leaves the stage has the attempt's own columns."""
     ours, client.schema = client.schema, schema
     try:
@@ -79,22 +85,19 @@ def _speaking_for(client: SqlJobClientWithStagingDataset, schema: Schema) -> Ite
         client.schema = ours
 
 
-def _joined(newest: Schema, ours: Schema, chains: Mapping[str, list[str]]) -> Schema:
-    """The stored schema with our tables added."""
-    for name, table in ours.tables.items():
-        theirs = newest.tables.get(name, {}).get("columns", {})
-        for column_name, column in table.get("columns", {}).items():
-            their_type = theirs.get(column_name, {}).get("data_type")
-            if their_type and column.get("data_type") and column["data_type"] != their_type:
-                raise SchemaMovedError(f"{name}.{column_name} is {their_type} now")
+def _evolved(newest: Schema, ours: Schema, chains: Mapping[str, list[str]]) -> Schema:
+    """The stored schema with our tables added.
+
+    Raises:
+        SchemaMovedError: The attempt's files do not fit it.
+    """
+    for column, their_type, _ in unlike(newest, ours):
+        raise SchemaMovedError(f"{column} is {their_type} now")
     for root, chain in table_chains(newest, [root for root in chains if root in newest.tables]).items():
         unknown = set(chain) - set(chains[root]) - set(ours.tables)
         if unknown:
             raise SchemaMovedError(f"{root} has nested tables by now that must be merged too: {unknown}")
-    joined = newest.clone()
-    joined.update_schema(ours)
-    joined._bump_version()
-    return joined
+    return joined(newest, ours)
 
 
 def publish(
@@ -139,7 +142,7 @@ def publish(
         for statement in statements:
             client.sql_client.execute_sql(statement)
         if package.load_id:
-            with _speaking_for(client, recorded):
+            with speaking_for(client, recorded):
                 client.complete_load(package.load_id)
 
 

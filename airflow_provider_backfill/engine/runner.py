@@ -186,6 +186,10 @@ class Runner:
             check_restatable(self.target, source, self.source, wait, whole=done[0].interval.whole)
             ledger.restate(backfill_id, *(row.chunk_id for row in done))
 
+    def new_attempt(self, **of_chunk: Any) -> Attempt:
+        """An attempt at the chunk that the arguments are about; see `Attempt`."""
+        return Attempt(source=self.source, target=self.target, settings=self.settings, **of_chunk)
+
     def attempt(
         self,
         claim: Claim,
@@ -201,14 +205,7 @@ class Runner:
         ``on_start`` is called once whatever it raises gives the chunk back.
         """
         began = time.monotonic()
-        attempt = Attempt(
-            source=self.source,
-            target=self.target,
-            settings=self.settings,
-            claim=claim,
-            source_name=source_name,
-            resources=resources,
-        )
+        attempt = self.new_attempt(claim=claim, source_name=source_name, resources=resources)
         try:
             attempt.run(on_start)
         except BaseException as error:

@@ -65,6 +65,24 @@ def _parsed(text: str) -> Schema:
     return Schema.from_stored_schema(json.loads(text))
 
 
+def unlike(known: Schema, other: Schema) -> Iterator[tuple[str, str, str]]:
+    """Columns that both schemas have with different types: ``table.column``, the known type, the other."""
+    for name, table in other.tables.items():
+        columns = known.tables.get(name, {}).get("columns", {})
+        for column_name, column in table.get("columns", {}).items():
+            known_type, other_type = columns.get(column_name, {}).get("data_type"), column.get("data_type")
+            if known_type and other_type and other_type != known_type:
+                yield f"{name}.{column_name}", known_type, other_type
+
+
+def joined(known: Schema, other: Schema) -> Schema:
+    """A schema with the tables and columns of another added."""
+    schema = known.clone()
+    schema.update_schema(other)
+    schema._bump_version()
+    return schema
+
+
 def stamp(client: SqlJobClientWithStagingDataset, target: Target, version_hash: str) -> None:
     """Make a version that was just stored the newest, whatever the clocks of machines say."""
     sql, schema = client.sql_client, client.schema

@@ -6,7 +6,7 @@ tables, has its rows told by the chunk's interval, in the column of its resource
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -126,12 +126,31 @@ def _unknown(table: TTableSchema, load_id: str, reason: str) -> RestateError:
 def supersede(
     client: SqlJobClientWithStagingDataset, load_ids: Sequence[str], spans: Mapping[str, Span]
 ) -> None:
-    """Delete the rows of earlier loads, nested rows by their parents, deepest first.
+    """Delete the rows of earlier loads, nested rows before their parents.
 
     Args:
         client: dlt's client, in the transaction.
         load_ids: The loads.
         spans: The rows of tables that do not say their load.
+    """
+    for rows, values in rows_of_version(client, load_ids, spans):
+        for place in reversed(rows.values()):
+            client.sql_client.execute_sql(f"DELETE FROM {place}", *values)
+
+
+def rows_of_version(
+    client: SqlJobClientWithStagingDataset, load_ids: Sequence[str], spans: Mapping[str, Span]
+) -> Iterator[tuple[dict[str, str], Sequence[Any]]]:
+    """Where the rows of a chunk's version stand, one pair a chain of tables.
+
+    Args:
+        client: dlt's client, with the dataset and the schema of the tables.
+        load_ids: The loads that brought the version.
+        spans: The rows of tables that do not say their load.
+
+    Returns:
+        By the table's name, parents first, what stands behind ``FROM``, where nested rows are told by their
+        parents; and the parameters of a statement that has it.
     """
     from dlt.common.schema.utils import get_nested_tables, has_table_seen_data, is_nested_table
 
@@ -153,12 +172,11 @@ def supersede(
             ours, values = f"{column} >= %s AND {column} < %s", (span.start, span.end)
         # A table that is declared and never had a row is not there.
         chain = list(filter(has_table_seen_data, get_nested_tables(client.schema.tables, str(root["name"]))))
-        doomed: dict[str, str] = {}
+        found: dict[str, str] = {}
         for table in chain:
             name, condition = str(table["name"]), ours
             if table is not root:
-                parents = f"SELECT {sql.escape_column_name(row_id)} FROM {doomed[str(table['parent'])]}"
+                parents = f"SELECT {sql.escape_column_name(row_id)} FROM {found[str(table['parent'])]}"
                 condition = f"{sql.escape_column_name(parent_id)} IN ({parents})"
-            doomed[name] = f"{sql.make_qualified_table_name(name)} WHERE {condition}"
-        for rows in reversed(doomed.values()):
-            sql.execute_sql(f"DELETE FROM {rows}", *values)
+            found[name] = f"{sql.make_qualified_table_name(name)} WHERE {condition}"
+        yield found, values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -83,6 +84,28 @@ def target_from_destination(
     if not getattr(config, "enable_dataset_name_normalization", True):
         return _target(dialect, credentials, dataset_name, found, physical=dataset_name)
     return _target(dialect, credentials, dataset_name, found)
+
+
+def redirected(target: Target, into: str) -> Target:
+    """The same database with another dataset, for a backfill that is to be looked at first.
+
+    Args:
+        target: Where the backfill belongs.
+        into: The other dataset, as people name it.
+
+    Raises:
+        TargetError: It is the same dataset, or the name is none.
+    """
+    if target.destination is None:
+        other = replace(target, dataset_name=physical_dataset_name(into, target.dialect))
+    else:
+        other = target_from_destination(target.destination, into)
+    if other.dataset_name == target.dataset_name:
+        raise TargetError(
+            f"into {shown(into)} is the dataset that the backfill belongs to; "
+            "pass another name, or leave it out to load there"
+        )
+    return other
 
 
 def physical_dataset_name(

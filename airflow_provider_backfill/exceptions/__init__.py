@@ -27,7 +27,8 @@
     │   ├── PreflightError                  findings about the source and its target
     │   ├── PlanConflictError               the stored plan has other inputs
     │   ├── OverlapError                    another backfill has done part of the window
-    │   └── RestateError                    rows to be replaced cannot be told from others
+    │   ├── RestateError                    rows to be replaced cannot be told from others
+    │   └── PromoteError                    what another dataset has cannot be moved
     ├── LedgerError
     │   ├── ClaimLostError                  the attempt's claim ran out or was taken away
     │   ├── ChunkHeldError                  somebody else holds the chunk now
@@ -68,6 +69,7 @@ from airflow_provider_backfill.exceptions.refusals import (
     OverlapError,
     PlanConflictError,
     PreflightError,
+    PromoteError,
     RestateError,
     SettingError,
     SourceArgumentsError,
@@ -116,6 +118,7 @@ __all__ = [
     "OverlapError",
     "PlanConflictError",
     "PreflightError",
+    "PromoteError",
     "RefusedError",
     "RestateError",
     "SettingError",

@@ -188,6 +188,18 @@ class OverlapError(RefusedError):
 
 
 @dataclass(eq=False, repr=False)
+class PromoteError(RefusedError):
+    """What the ``dataset`` holds cannot be moved into the one that it belongs to, for this ``reason``."""
+
+    dataset: str
+    reason: str
+    remedy: str
+
+    def _message(self) -> str:
+        return f"dataset {shown(self.dataset)} cannot be promoted: {line(self.reason)}; {self.remedy}"
+
+
+@dataclass(eq=False, repr=False)
 class RestateError(RefusedError):
     """The rows of ``subject``, a chunk or a table, cannot be told from others, for this ``reason``."""
 

@@ -45,6 +45,7 @@ class BackfillHook(BaseHook):
         destination: Anything that dlt takes as a destination: a URL (``postgresql://…``,
             ``duckdb:///file.duckdb``), the name of a destination, a destination object, or a function that
             returns one. For all but a URL, dlt is imported.
+        into: Another dataset of the same database, which stands in for ``dataset_name``; default None.
     """
 
     conn_name_attr = "conn_id"
@@ -52,11 +53,19 @@ class BackfillHook(BaseHook):
     conn_type = "dlt"
     hook_name = "dlt destination"
 
-    def __init__(self, *, conn_id: str | None = None, dataset_name: str, destination: Any = None) -> None:
+    def __init__(
+        self,
+        *,
+        conn_id: str | None = None,
+        dataset_name: str,
+        destination: Any = None,
+        into: str | None = None,
+    ) -> None:
         super().__init__()
         self.conn_id = conn_id
         self.dataset_name = dataset_name
         self.destination = destination
+        self.into = into
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -74,8 +83,8 @@ class BackfillHook(BaseHook):
         Raises:
             ConnectionTypeError: The connection's type leads to no destination.
             DestinationUnsupportedError: The destination cannot carry the ledger.
-            TargetError: Neither or both of ``conn_id`` and ``destination`` are given, or the destination is
-                not configured.
+            TargetError: Neither or both of ``conn_id`` and ``destination`` are given, the destination is not
+                configured, or ``into`` is ``dataset_name``.
         """
         if bool(self.conn_id) == (self.destination is not None):
             count = "both" if self.conn_id else "neither"
@@ -85,7 +94,16 @@ class BackfillHook(BaseHook):
         )
         for secret in target.secrets():
             mask_secret(secret)
-        return target
+        return self._redirected(target) if self.into else target
+
+    def _redirected(self, target: Target) -> Target:
+        from airflow_provider_backfill.engine.targets import redirected
+
+        other = redirected(target, str(self.into))
+        self.log.info(
+            "redirected into dataset %s; %s is left as it is", other.dataset_name, target.dataset_name
+        )
+        return other
 
     def _from_destination(self, destination: Any) -> Target:
         from airflow_provider_backfill.engine.targets import target_from_destination

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_backfill.version_compat import ASSET_TYPES, BaseOperator, Context
+from airflow_provider_backfill.version_compat import ASSET_TYPES, Context
 
 if TYPE_CHECKING:
     from airflow_provider_backfill.engine.intervals import Interval
+    from airflow_provider_backfill.operators.base import TargetOperator
 
 
 def describe_outlets(
-    operator: BaseOperator,
+    operator: TargetOperator,
     context: Context,
     *,
     backfill_id: str,
@@ -40,6 +41,8 @@ def describe_outlets(
         "chunks": chunks,
         "records": records,
     }
+    if operator.into:
+        extra["into"] = operator.into
     for outlet in operator.outlets:
         if isinstance(outlet, ASSET_TYPES):
             context["outlet_events"][outlet].extra.update(extra)

@@ -126,6 +126,7 @@ class ChunkedBackfillOperator(SourceOperator):
         dataset_name: str,
         conn_id: str | None = None,
         destination: Any = None,
+        into: str | None = None,
         start: Any = None,
         end: Any = None,
         timezone: str = "UTC",
@@ -154,6 +155,7 @@ class ChunkedBackfillOperator(SourceOperator):
             dataset_name: The dataset.
             conn_id: The Airflow connection.
             destination: A dlt destination, instead.
+            into: Another dataset, into which data and ledger go instead, to be looked at first; default None.
             start: First instant of the window; default the start of the DAG run's data interval.
             end: First instant behind the window; default the interval's end.
             timezone: IANA zone; default ``UTC``.
@@ -203,6 +205,7 @@ class ChunkedBackfillOperator(SourceOperator):
                 "dataset_name": dataset_name,
                 "conn_id": conn_id,
                 "destination": destination,
+                "into": into,
                 "timezone": timezone,
                 "resource_names": resources,
                 "source_name": source_name,

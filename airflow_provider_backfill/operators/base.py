@@ -35,26 +35,38 @@ class TargetOperator(BaseOperator):
         dataset_name: The dataset that the backfill loads into (templated).
         conn_id: The Airflow connection of its database (templated); either this or ``destination``.
         destination: Anything that dlt takes as a destination. Not templated, since a URL has a password.
+        into: Another dataset of the same database (templated), into which data and ledger go instead, so that
+            they can be looked at first; default None.
     """
 
-    template_fields: Sequence[str] = ("conn_id", "dataset_name")
+    template_fields: Sequence[str] = ("conn_id", "dataset_name", "into")
     operator_extra_links = (BackfillLink(),)
     ui_color = "#e8f3ec"
 
     def __init__(
-        self, *, dataset_name: str, conn_id: str | None = None, destination: Any = None, **kwargs: Any
+        self,
+        *,
+        dataset_name: str,
+        conn_id: str | None = None,
+        destination: Any = None,
+        into: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.dataset_name = dataset_name
         self.conn_id = conn_id
         self.destination = destination
+        self.into = into
 
     @cached_property
     def hook(self) -> BackfillHook:
         from airflow_provider_backfill.hooks.backfill import BackfillHook
 
         return BackfillHook(
-            conn_id=self.conn_id, dataset_name=self.dataset_name, destination=revealed(self.destination)
+            conn_id=self.conn_id,
+            dataset_name=self.dataset_name,
+            destination=revealed(self.destination),
+            into=self.into or None,
         )
 
     def redact(self, text: str) -> str:
@@ -98,9 +110,10 @@ class SourceOperator(TargetOperator):
         overlap: What a chunk means that other backfills of the source have loaded in part (templated):
             ``refuse``, ``trim`` (only its gaps are loaded) or ``reload`` (it replaces what lies within it);
             default ``refuse``. One that is wholly loaded is recorded as completed and not run.
-        dataset_name: See `TargetOperator`, likewise the next two.
+        dataset_name: See `TargetOperator`, likewise the next three.
         conn_id: The Airflow connection.
         destination: A dlt destination.
+        into: Another dataset.
     """
 
     template_fields: Sequence[str] = (
@@ -126,6 +139,7 @@ class SourceOperator(TargetOperator):
         dataset_name: str,
         conn_id: str | None = None,
         destination: Any = None,
+        into: str | None = None,
         start: Any = None,
         end: Any = None,
         timezone: str = "UTC",
@@ -139,7 +153,9 @@ class SourceOperator(TargetOperator):
         overlap: str = "refuse",
         **kwargs: Any,
     ) -> None:
-        super().__init__(dataset_name=dataset_name, conn_id=conn_id, destination=destination, **kwargs)
+        super().__init__(
+            dataset_name=dataset_name, conn_id=conn_id, destination=destination, into=into, **kwargs
+        )
         self.source = source
         self.start = start
         self.end = end

@@ -60,7 +60,7 @@ def window_group(
     target = {
         name: value
         for name, value in source_arguments.items()
-        if name in ("dataset_name", "conn_id", "destination")
+        if name in ("dataset_name", "conn_id", "destination", "into")
     }
     with TaskGroup(group_id=task_id, **group_kwargs) as group:
         plan = BackfillPlanOperator(

@@ -29,9 +29,7 @@ class BackfillReportOperator(TargetOperator):
 
     Args:
         plan_task_id: The whole id of the task that planned, with its groups.
-        dataset_name: See `TargetOperator`, likewise the next two.
-        conn_id: The Airflow connection.
-        destination: A dlt destination.
+        dataset_name: See `TargetOperator`, likewise all others.
 
     Raises:
         AirflowFailException: A chunk is not completed (the message names those that failed first, with the

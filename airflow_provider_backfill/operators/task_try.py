@@ -213,7 +213,7 @@ class TaskTry:
                 deadline=self._wait.deadline,
                 holder=self._wait.holder,
                 conn_id=operator.conn_id if watched else None,
-                dataset_name=operator.dataset_name if watched else None,
+                dataset_name=(operator.into or operator.dataset_name) if watched else None,
             ),
             method_name="resume",
             # The trigger keeps to the deadline. This ends a wait that no triggerer looks after.

@@ -339,6 +339,8 @@ def test_subcommands_are_those_of_the_command():
         "as_json",
         "reasons",
     }
+    promote = main.commands["promote"].params
+    assert [parameter.opts for parameter in promote] == [parameter.opts for parameter in run]
 
 
 # Operators and hook; read as text, since importing Airflow takes seconds
