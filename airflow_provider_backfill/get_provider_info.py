@@ -30,6 +30,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": _INTEGRATION,
                 "python-modules": [
                     "airflow_provider_backfill.operators.backfill",
+                    "airflow_provider_backfill.operators.handover",
                     "airflow_provider_backfill.operators.plan",
                     "airflow_provider_backfill.operators.report",
                 ],

@@ -222,6 +222,19 @@ def _target_options(required: bool) -> tuple[Callable[[Command], Command], ...]:
     )
 
 
+_INTO = click.option(
+    "--into",
+    metavar="NAME",
+    help="Another dataset of the same database, which stands in for --dataset, ledger included, to be looked "
+    "at first.  [default: none]",
+)
+
+_HANDOVER = click.option(
+    "--handover",
+    metavar="PIPELINE",
+    help="Once the window is covered, set the bookmarks of this dlt pipeline to its end.  [default: none]",
+)
+
 _COMMON_OPTIONS = (
     click.option(
         "-v",
@@ -254,6 +267,7 @@ def backfill_options(command: Command) -> Command:
         _CONCURRENCY,
         *_target_options(True),
         _INTO,
+        _HANDOVER,
     )
 
 
@@ -268,6 +282,8 @@ def plan_options(command: Command) -> Command:
         _OVERLAP,
         _CONCURRENCY,
         *_target_options(True),
+        _INTO,
+        _HANDOVER,
     )
 
 
@@ -280,14 +296,6 @@ def gap_options(command: Command) -> Command:
 def look_options(command: Command) -> Command:
     """The source, and what else there may be of a backfill."""
     return _with(command, _SOURCE, *_window_options(False), *_SOURCE_OPTIONS, *_target_options(False))
-
-
-_INTO = click.option(
-    "--into",
-    metavar="NAME",
-    help="Another dataset of the same database, which stands in for --dataset, ledger included, to be looked "
-    "at first.  [default: none]",
-)
 
 
 def target_options(command: Command) -> Command:

@@ -51,7 +51,10 @@ def plan(*, as_json: bool, reasons: bool, chunk: tuple[str, ...], **options: Any
 def _survey(options: Mapping[str, Any], chunk: str) -> Survey:
     request = Request.of({**options, "chunk": chunk})
     backfill = request.backfill()
-    return backfill.survey(backfill.plan(), request.concurrency)
+    plan = backfill.plan()
+    if handover := request.handing_over(backfill):
+        handover.check()
+    return backfill.survey(plan, request.concurrency)
 
 
 def _document(found: Survey, *, reasons: bool) -> Mapping[str, Any]:

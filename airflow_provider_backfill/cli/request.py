@@ -21,6 +21,7 @@ from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 
 if TYPE_CHECKING:
+    from airflow_provider_backfill.engine.handover import Handover
     from airflow_provider_backfill.engine.promote import Promotion
 
 
@@ -102,6 +103,7 @@ class Request:
         on_empty: ``ok``, ``warn`` or ``fail``.
         overlap: What a chunk means that other backfills have loaded in part.
         concurrency: Worker processes.
+        handover: The pipeline to hand over to; None for none.
         place: Where to load to.
     """
 
@@ -119,6 +121,7 @@ class Request:
     on_empty: str
     overlap: str
     concurrency: int
+    handover: str | None
     place: Place
 
     @classmethod
@@ -131,7 +134,8 @@ class Request:
     @classmethod
     def of_window(cls, options: Mapping[str, Any]) -> Request:
         """Take what click has parsed of a command that cuts no window and loads nothing."""
-        return cls.of({**options, "chunk": "", "on_empty": "ok", "overlap": "refuse", "concurrency": 1})
+        unused = {"chunk": "", "on_empty": "ok", "overlap": "refuse", "concurrency": 1}
+        return cls.of({**options, **unused, "into": None, "handover": None})
 
     def gaps(self) -> tuple[Interval, ...]:
         """What of the window nobody has loaded.
@@ -171,6 +175,18 @@ class Request:
             settings=settings,
             overlap=self.overlap,
         )
+
+    def handing_over(self, backfill: Backfill) -> Handover | None:
+        """What follows once the window is covered.
+
+        Raises:
+            HandoverError: The window goes into another dataset than the pipeline's.
+        """
+        if not self.handover:
+            return None
+        from airflow_provider_backfill.engine.handover import Handover
+
+        return Handover.of(backfill, self.handover, into=self.place.into if self.redirects else None)
 
     @property
     def redirects(self) -> bool:

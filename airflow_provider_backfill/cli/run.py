@@ -48,6 +48,7 @@ def load(request: Request) -> int:
         raise click.ClickException(INTERRUPTED) from None
     click.echo(str(tally))
     if tally.covered:
+        _hand_over(request)
         return 0
     for line in tally.shortfall():
         click.echo(line, err=True)
@@ -63,6 +64,8 @@ def _run(request: Request) -> Tally:
     prepare = partial(_prepare, logs.verbose(), bool(request.place.conn_id))
     prepare()
     plan = backfill.plan()
+    if handover := request.handing_over(backfill):
+        handover.check()
     rows = backfill.seed(plan)
     if request.redirects:
         aside = request.place.dataset
@@ -77,6 +80,12 @@ def _run(request: Request) -> Tally:
             concurrency=max(1, min(request.concurrency, len(rows) - done)),
             prepare_worker=prepare,
         )
+
+
+def _hand_over(request: Request) -> None:
+    handover = request.handing_over(request.backfill()) if request.handover else None
+    for bookmark in handover.carry_out() if handover else ():
+        click.echo(f"handed over to pipeline {request.handover}: {bookmark}")
 
 
 def _prepare(verbose: bool, with_airflow: bool) -> None:

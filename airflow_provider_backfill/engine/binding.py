@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class Place:
     """Where a cursor stands.
 
     Args:
@@ -71,7 +71,7 @@ def bound(
     kept: list[tuple[Any, dict[str, Any]]] = []
     hints: list[tuple[Any, Any]] = []
     try:
-        for place in _places(source, formats, interval.whole):
+        for place in cursor_places(source, formats, interval.whole):
             step = place.pipe._steps[place.position]
             wrapper = isinstance(step, IncrementalResourceWrapper)
             if wrapper:
@@ -176,7 +176,7 @@ def unbindable(
     window = Interval(chunks[0].start, chunks[-1].end)
     findings: list[Finding] = []
     refused: dict[CursorFormat, CursorFormatError | None] = {}
-    for place in _places(source, formats, window.whole):
+    for place in cursor_places(source, formats, window.whole):
         if place.format is None:
             findings += _unformatted(place, whole=window.whole)
             continue
@@ -211,8 +211,8 @@ def _refusal(form: CursorFormat, chunks: Sequence[Interval], timezone: str) -> C
     return None
 
 
-def _unformatted(place: _Place, *, whole: bool) -> Iterator[Finding]:
-    kind = _value_type(place.cursor)
+def _unformatted(place: Place, *, whole: bool) -> Iterator[Finding]:
+    kind = value_type(place.cursor)
     # Untyped cursors and texts are the preflight's to refuse.
     if whole and (place.cursor is None or kind not in (None, str)):
         yield Finding(
@@ -245,7 +245,7 @@ def _outside(
             return
 
 
-def _places(source: DltSource, formats: Mapping[str, str], whole: bool) -> Iterator[_Place]:
+def cursor_places(source: DltSource, formats: Mapping[str, str], whole: bool) -> Iterator[Place]:
     """Every cursor that bounds something of what is selected, once."""
     seen: set[int] = set()
     for resource in source.selected_resources.values():
@@ -259,7 +259,7 @@ def _places(source: DltSource, formats: Mapping[str, str], whole: bool) -> Itera
             pipe = pipe.parent
 
 
-def _places_of(resource: Any, formats: Mapping[str, str], whole: bool) -> Iterator[_Place]:
+def _places_of(resource: Any, formats: Mapping[str, str], whole: bool) -> Iterator[Place]:
     """The cursors of a resource and of its parents, nearest first."""
     from dlt.extract.incremental import Incremental, IncrementalResourceWrapper
 
@@ -278,7 +278,7 @@ def _places_of(resource: Any, formats: Mapping[str, str], whole: bool) -> Iterat
             named = [formats[name] for name in (pipe.name, *names, EVERY_RESOURCE) if name in formats]
             names = []
             form = CursorFormat.parse(named[0]) if named else _by_type(cursor, whole)
-            yield _Place(
+            yield Place(
                 resource=pipe.name, owner=owner, pipe=pipe, position=position, cursor=cursor, format=form
             )
         pipe, owner = pipe.parent, getattr(owner, "_parent", None)
@@ -286,7 +286,7 @@ def _places_of(resource: Any, formats: Mapping[str, str], whole: bool) -> Iterat
 
 def _by_type(cursor: Incremental[Any] | None, whole: bool) -> CursorFormat | None:
     """What needs no declaration: whole numbers in a window of such; dates, whose zone dlt does not ask."""
-    kind = _value_type(cursor)
+    kind = value_type(cursor)
     if kind is None:
         return None
     if whole and issubclass(kind, int):
@@ -296,7 +296,7 @@ def _by_type(cursor: Incremental[Any] | None, whole: bool) -> CursorFormat | Non
     return None
 
 
-def _value_type(cursor: Incremental[Any] | None) -> type | None:
+def value_type(cursor: Incremental[Any] | None) -> type | None:
     """The type of a cursor's values, if it says so."""
     kind: Any = cursor.get_incremental_value_type() if cursor is not None else None
     return kind if isinstance(kind, type) else None
@@ -324,12 +324,12 @@ def _bounded(
     own = cursor.copy()
     own.allow_external_schedulers = False
     own.initial_value, own.end_value = (
-        _as_dlt_has_it(value) for value in _clipped(cursor, form, interval, timezone)
+        as_dlt_has_it(value) for value in _clipped(cursor, form, interval, timezone)
     )
     return own
 
 
-def _as_dlt_has_it(value: Any) -> Any:
+def as_dlt_has_it(value: Any) -> Any:
     """Sources may call methods of the values that dlt would have put in."""
     import pendulum
 

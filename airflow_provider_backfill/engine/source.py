@@ -103,12 +103,7 @@ class SourceSpec:
         from dlt.extract.resource import DltResource
         from dlt.extract.source import DltSource
 
-        found = _resolve(self.reference) if isinstance(self.reference, str) else self.reference
-        made = isinstance(found, DltResource | DltSource)
-        if callable(found) and (self.arguments or not made):
-            found = self._call(found, self._filled(chunk))
-        elif self.arguments:
-            raise SourceArgumentsError(self.label, "it is made already and takes no arguments")
+        found = self._found(chunk)
         if isinstance(found, DltResource):
             found = _wrap(found, self.name)
         if not isinstance(found, DltSource):
@@ -125,6 +120,25 @@ class SourceSpec:
         # Last, since each clone shares the cursors of its original again.
         _own_cursors(source)
         return source
+
+    def is_resource(self, chunk: ChunkFields | None = None) -> bool:
+        """Whether it is a resource by itself, and no source; raises as `load` does."""
+        from dlt.extract.resource import DltResource
+
+        return isinstance(self._found(chunk), DltResource)
+
+    def _found(self, chunk: ChunkFields | None) -> Any:
+        """What the reference leads to, called if it is to be called."""
+        from dlt.extract.resource import DltResource
+        from dlt.extract.source import DltSource
+
+        found = _resolve(self.reference) if isinstance(self.reference, str) else self.reference
+        made = isinstance(found, DltResource | DltSource)
+        if callable(found) and (self.arguments or not made):
+            return self._call(found, self._filled(chunk))
+        if self.arguments:
+            raise SourceArgumentsError(self.label, "it is made already and takes no arguments")
+        return found
 
     def _filled(self, chunk: ChunkFields | None) -> Mapping[str, Any]:
         if self.bounded_by == BoundedBy.KWARGS:

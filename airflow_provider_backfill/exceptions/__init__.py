@@ -28,7 +28,8 @@
     │   ├── PlanConflictError               the stored plan has other inputs
     │   ├── OverlapError                    another backfill has done part of the window
     │   ├── RestateError                    rows to be replaced cannot be told from others
-    │   └── PromoteError                    what another dataset has cannot be moved
+    │   ├── PromoteError                    what another dataset has cannot be moved
+    │   └── HandoverError                   a pipeline's bookmark cannot be set to the window's end
     ├── LedgerError
     │   ├── ClaimLostError                  the attempt's claim ran out or was taken away
     │   ├── ChunkHeldError                  somebody else holds the chunk now
@@ -66,6 +67,7 @@ from airflow_provider_backfill.exceptions.refusals import (
     ConnectionTypeError,
     DestinationUnsupportedError,
     Finding,
+    HandoverError,
     OverlapError,
     PlanConflictError,
     PreflightError,
@@ -110,6 +112,7 @@ __all__ = [
     "EmptyChunkError",
     "EmptyWindowError",
     "Finding",
+    "HandoverError",
     "LedgerBusyError",
     "LedgerError",
     "LedgerUnreachableError",

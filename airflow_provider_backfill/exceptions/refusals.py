@@ -200,6 +200,19 @@ class PromoteError(RefusedError):
 
 
 @dataclass(eq=False, repr=False)
+class HandoverError(RefusedError):
+    """The bookmark of pipeline ``pipeline_name`` cannot be set to the window's end, for this ``reason``."""
+
+    pipeline_name: str
+    reason: str
+    remedy: str
+
+    def _message(self) -> str:
+        whom = f"pipeline {shown(self.pipeline_name)}"
+        return f"nothing is handed over to {whom}: {line(self.reason)}; {self.remedy}"
+
+
+@dataclass(eq=False, repr=False)
 class RestateError(RefusedError):
     """The rows of ``subject``, a chunk or a table, cannot be told from others, for this ``reason``."""
 

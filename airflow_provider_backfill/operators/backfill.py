@@ -143,6 +143,7 @@ class ChunkedBackfillOperator(SourceOperator):
         max_failed_chunks: int | None = 1,
         chunks_per_task: int = 1,
         restate: bool | str = False,
+        handover: str | None = None,
         **operator_kwargs: Any,
     ) -> TaskGroup:
         """Backfill a window chunk by chunk: a group of ``plan``, the mapped ``chunk``, and ``report``.
@@ -178,7 +179,9 @@ class ChunkedBackfillOperator(SourceOperator):
                 (``[core] max_map_length``).
             restate: Whether chunks of the window that are completed are loaded again, and replaced
                 (templated); default False. Once a DAG run, however often it is cleared.
-            operator_kwargs: Any argument that Airflow's operators take. Each goes to all three tasks, except
+            handover: Name of the dlt pipeline that loads the source forward (templated): a fourth task sets
+                its bookmarks to the window's end once that is covered. Default None, which touches none.
+            operator_kwargs: Any argument that Airflow's operators take. Each goes to all tasks, except
                 that ``trigger_rule`` is the first task's and ``outlets`` are the last one's. ``deferrable``
                 is the chunks'.
 
@@ -224,6 +227,7 @@ class ChunkedBackfillOperator(SourceOperator):
                 "chunks_per_task": chunks_per_task,
                 "restate": restate,
                 "max_active_chunks": max_active_chunks,
+                "handover": handover,
             },
             limits={"max_active_chunks": max_active_chunks, "max_failed_chunks": max_failed_chunks},
             operator_kwargs=operator_kwargs,

@@ -21,7 +21,7 @@ from airflow_provider_backfill.version_compat import (
 )
 
 if TYPE_CHECKING:
-    from airflow_provider_backfill.engine.records import Claimant
+    from airflow_provider_backfill.engine.records import ChunkRow, Claimant
     from airflow_provider_backfill.engine.settings import Settings
     from airflow_provider_backfill.engine.source import SourceSpec
     from airflow_provider_backfill.engine.window import Window
@@ -68,6 +68,14 @@ class TargetOperator(BaseOperator):
             destination=revealed(self.destination),
             into=self.into or None,
         )
+
+    def rows(self, backfill_id: str) -> list[ChunkRow]:
+        """The ledger's rows of a backfill, in order."""
+        from airflow_provider_backfill.engine.ledger import Ledger
+
+        target = self.hook.target
+        with target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
+            return Ledger(session, target).chunks(backfill_id)
 
     def redact(self, text: str) -> str:
         """Blank the target's password out of a text, once the target is known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_backfill.operators.handover import BackfillHandoverOperator
 from airflow_provider_backfill.operators.plan import BackfillPlanOperator
 from airflow_provider_backfill.operators.report import BackfillReportOperator
 from airflow_provider_backfill.version_compat import TaskGroup, TriggerRule
@@ -90,4 +91,13 @@ def window_group(
             **own(_LAST_ONLY),
         )
         chunks >> report
+        if plan_arguments.get("handover") is not None:
+            report >> BackfillHandoverOperator(
+                task_id="handover",
+                plan_task_id=plan.task_id,
+                handover=plan_arguments["handover"],
+                **source_arguments,
+                **_FIXED_CHUNK,
+                **shared,
+            )
     return group

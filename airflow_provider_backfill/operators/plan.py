@@ -37,6 +37,8 @@ class BackfillPlanOperator(SourceOperator):
         restate: Whether completed chunks are loaded again, and replaced (templated); default False. Once a
             DAG run: when the task is cleared and runs again, what was loaded again meanwhile stays.
         max_active_chunks: How many chunks may run at once, for the estimate; default 1.
+        handover: The pipeline that the window will be handed over to (templated), so that what stands against
+            that is refused now; default None.
         source: See `SourceOperator`, likewise all others.
 
     Raises:
@@ -49,6 +51,7 @@ class BackfillPlanOperator(SourceOperator):
         "order",
         "chunks_per_task",
         "restate",
+        "handover",
     )
 
     def __init__(
@@ -59,6 +62,7 @@ class BackfillPlanOperator(SourceOperator):
         chunks_per_task: int | str = 1,
         restate: bool | str = False,
         max_active_chunks: int = 1,
+        handover: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -67,6 +71,7 @@ class BackfillPlanOperator(SourceOperator):
         self.chunks_per_task = chunks_per_task
         self.restate = restate
         self.max_active_chunks = max_active_chunks
+        self.handover = handover
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         with airflow_errors(self.redact):
@@ -78,6 +83,10 @@ class BackfillPlanOperator(SourceOperator):
         backfill = self._backfill(context)
         restate = truth("restate", self.restate)
         plan = backfill.plan()
+        if self.handover:
+            from airflow_provider_backfill.engine.handover import Handover
+
+            Handover.of(backfill, self.handover, into=self.into).check()
         if restate:
             backfill.check_restatable()
         found = backfill.survey(plan, self.max_active_chunks)

@@ -48,7 +48,7 @@ class BackfillReportOperator(TargetOperator):
         if not backfill_id:
             raise AirflowFailException(f"nothing was planned; see the log of task {self.plan_task_id}")
         with airflow_errors(self.redact):
-            rows = self._rows(backfill_id)
+            rows = self.rows(backfill_id)
         if not rows:
             raise AirflowFailException(
                 f"the ledger has no chunk of backfill {backfill_id}; clear the plan task"
@@ -70,13 +70,6 @@ class BackfillReportOperator(TargetOperator):
             records=tally.records,
         )
         return summary
-
-    def _rows(self, backfill_id: str) -> list[ChunkRow]:
-        from airflow_provider_backfill.engine.ledger import Ledger
-
-        target = self.hook.target
-        with target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
-            return Ledger(session, target).chunks(backfill_id)
 
 
 def _summary(tally: Tally) -> dict[str, Any]:

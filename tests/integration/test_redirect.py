@@ -75,3 +75,34 @@ def test_promote_is_refused_without_a_dataset_or_what_is_missing_there(site: Sit
         "error: dataset 'web_look' cannot be promoted: it has not completed 2026-01-03 → 2026-01-06 of"
     )
     assert site.rows() == []
+
+
+def test_a_window_is_handed_over_once_it_is_covered(site: Site) -> None:
+    site.tell("broken")
+    handover = ("--handover", "web_forward")
+    assert not any("handed over" in line for line in site.quickly("run", *handover, code=1).out)
+    site.untell("broken")
+    done = site.quickly("run", *handover)
+    line = "handed over to pipeline web_forward: page_views.at: none → 2026-01-06T00:00:00+00:00"
+    assert done.out[-1] == line
+    assert (
+        site.quickly("run", *handover).out[-1]
+        == f"{line.partition('none')[0]}2026-01-06T00:00:00+00:00, as it was"
+    )
+    # A window before it would turn the pipeline back, which is known before a chunk runs.
+    earlier = ("--from", "2025-12-30", "--to", "2026-01-01")
+    for command in ("run", "plan"):
+        [error] = site.quickly(command, *handover, *earlier, code=2).err
+        assert "would move backwards; leave handover out" in error
+    assert len(site.rows()) == 5
+
+
+def test_a_redirected_window_is_handed_over_when_it_is_promoted(site: Site) -> None:
+    handover = ("--into", "web_look", "--handover", "web_forward")
+    [error] = site.quickly("run", *handover, code=2).err
+    assert "the window goes into dataset web_look" in error
+    site.quickly("run", "--into", "web_look")
+    assert any(
+        "handed over to pipeline web_forward" in line for line in site.quickly("promote", *handover).out
+    )
+    assert site.loaded() == ROWS
