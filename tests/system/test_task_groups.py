@@ -37,6 +37,17 @@ def states(run: Run) -> dict[str, set[str]]:
     return found
 
 
+def test_the_example(world: World) -> None:
+    dag_id = "example_task_groups"
+    world.airflow.wait_for_dags(dag_id)
+    run = world.run(dag_id)
+    assert run.state == "success"
+    assert [len(run.of(f"site.{name}.chunk")) for name in ("page_views", "searches")] == [6, 2]
+    for table in ("page_views", "searches"):
+        rows = world.query("duckdb", f"SELECT id FROM web_groups.{table} ORDER BY id")
+        assert [number for (number,) in rows] == [1, 2, 3, 4, 5, 6]
+
+
 def test_groups_in_a_loop_between_other_tasks(world: World, folder: Path) -> None:
     world.airflow.command("pools", "set", "composed", "1", "one chunk at a time")
     (folder / "eu" / "down-2").touch()

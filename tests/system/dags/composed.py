@@ -55,33 +55,36 @@ with DAG(
             )
     _ = first() >> regions >> [last(), tidy()]
 
+# [START by_hand]
 with DAG("composed_by_hand", schedule=None, params={"folder": ""}):
-    planned = SOURCE | {
+    where = {"conn_id": "postgres", "dataset_name": "composed_planned"}
+    source = {
+        "source": "steering_source:events",
         "source_kwargs": {"folder": "{{ params.folder }}/planned"},
-        "dataset_name": "composed_planned",
+        **where,
     }
-    plan = BackfillPlanOperator(task_id="plan", **planned, **WINDOW)
+    plan = BackfillPlanOperator(task_id="plan", start="2026-01-01", end="2026-01-04", chunk="1d", **source)
     chunks = ChunkedBackfillOperator.partial(
-        task_id="chunk", map_index_template="{{ task.interval_label }}", **planned
+        task_id="chunk", map_index_template="{{ task.interval_label }}", **source
     ).expand_kwargs(plan.output)
     report = BackfillReportOperator(
-        task_id="report",
-        plan_task_id=plan.task_id,
-        conn_id="postgres",
-        dataset_name="composed_planned",
-        trigger_rule="all_done",
+        task_id="report", plan_task_id=plan.task_id, trigger_rule="all_done", **where
     )
     _ = chunks >> report
+    # [END by_hand]
 
+    # [START windows]
     ChunkedBackfillOperator.partial(
         task_id="windows",
-        map_index_template="{{ task.interval_label }}",
+        source="steering_source:events",
         source_kwargs={"folder": "{{ params.folder }}/windows"},
+        conn_id="postgres",
         dataset_name="composed_windows",
-        **SOURCE,
+        map_index_template="{{ task.interval_label }}",
     ).expand_kwargs(
         [{"start": "2026-01-05", "end": "2026-01-07"}, {"start": "2026-01-01", "end": "2026-01-02"}]
     )
+    # [END windows]
 
 with DAG("composed_timeout", schedule=None, params={"folder": ""}):
     ChunkedBackfillOperator.expand_window(
