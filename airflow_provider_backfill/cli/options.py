@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -86,6 +87,23 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def _assertions(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+    """Plain data, from the text itself or from the file that it names."""
+    if value is None:
+        return None
+    text = value
+    if value.lstrip()[:1] not in ("{", "["):
+        try:
+            text = Path(value).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise click.BadParameter(f"{value!r} is no JSON object or list, and no file: {error}") from None
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError as error:
+        where = "" if text is value else f"{value}: "
+        raise click.BadParameter(f"{where}no JSON: {error}") from None
+
+
 _SOURCE = click.argument("source", metavar="SOURCE")
 
 _SOURCE_OPTIONS = (
@@ -130,6 +148,15 @@ _SOURCE_OPTIONS = (
         "--cursor-column",
         metavar="COLUMN",
         help="With --bounded-by kwargs: drop rows outside the chunk by this column.  [default: none]",
+    ),
+    click.option(
+        "--assert",
+        "assertions",
+        callback=_assertions,
+        metavar="JSON|FILE",
+        help="What must hold for the rows of a chunk before they are published: JSON or a file of it, e.g. "
+        '\'[{"min_rows_per_load": 1}, {"unique_columns": ["id"], "on_failure": "quarantine"}]\'.  '
+        "[default: none]",
     ),
 )
 

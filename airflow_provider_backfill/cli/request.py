@@ -14,6 +14,7 @@ from airflow_provider_backfill.cli import logs
 from airflow_provider_backfill.cli.options import TARGET
 from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.gates import parse_assertions
 from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.engine.plan import exact_length
 from airflow_provider_backfill.engine.settings import Settings
@@ -102,6 +103,7 @@ class Request:
         cursor_column: What rows outside a chunk are told by; None drops none.
         on_empty: ``ok``, ``warn`` or ``fail``.
         overlap: What a chunk means that other backfills have loaded in part.
+        assertions: What must hold for the rows of a chunk, as plain data; None for nothing.
         concurrency: Worker processes.
         handover: The pipeline to hand over to; None for none.
         place: Where to load to.
@@ -120,6 +122,7 @@ class Request:
     cursor_column: str | None
     on_empty: str
     overlap: str
+    assertions: Any
     concurrency: int
     handover: str | None
     place: Place
@@ -168,6 +171,7 @@ class Request:
                 bounded_by=self.bounded_by,
                 cursor_column=self.cursor_column,
                 on_empty=self.on_empty,
+                assertions=parse_assertions(self.assertions),
             ),
             target=self.place.target(),
             window=window,

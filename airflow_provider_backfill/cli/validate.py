@@ -13,6 +13,7 @@ from airflow_provider_backfill.cli import logs
 from airflow_provider_backfill.cli.options import common_options, hidden, look_options
 from airflow_provider_backfill.cli.request import Place, make_importable, misuse, without_airflow
 from airflow_provider_backfill.engine.backfill import Backfill, cut, first_fields
+from airflow_provider_backfill.engine.gates import parse_assertions
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.window import ChunkSize, Window
@@ -134,6 +135,7 @@ def _examine(ctx: click.Context, options: Mapping[str, Any]) -> _Examination:
         cursor_format=options["cursor_format"],
         bounded_by=options["bounded_by"],
         cursor_column=options["cursor_column"],
+        assertions=found.attempt(parse_assertions, options["assertions"]) or {},
     )
     source = found.attempt(lambda: spec.load(first_fields(spec, window, chunk, settings)))
     plan = None

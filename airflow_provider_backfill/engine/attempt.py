@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from airflow_provider_backfill._text import line
+from airflow_provider_backfill.engine.assertions import Gates, Verdict, check_stage
 from airflow_provider_backfill.engine.causes import innermost, root_cause
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.empty import mention, refuse_empty
@@ -19,6 +20,7 @@ from airflow_provider_backfill.engine.lease import Heartbeat
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.progress import Progress
 from airflow_provider_backfill.engine.publish import migrate, publish
+from airflow_provider_backfill.engine.quarantine import RejectedRows
 from airflow_provider_backfill.engine.records import ChunkStatus, Claim
 from airflow_provider_backfill.engine.schemas import (
     Reality,
@@ -69,9 +71,11 @@ class Attempt:
         resources: Its resources that were asked for, names with commas; empty for all.
 
     Attributes:
-        records: Rows that it has extracted, nested rows included.
+        records: Rows that it publishes, nested rows included.
         bytes: Size of their load files, bytes.
         dropped: Rows that the source gave outside the chunk.
+        rejected: Rows that assertions put into quarantine, nested rows not counted.
+        warnings: How many assertions that only warn did not hold.
         lost: Why it may not go on, once `settle` has found the claim gone.
     """
 
@@ -101,6 +105,8 @@ class Attempt:
         self._reality = Reality()
         self.records = 0
         self.dropped = 0
+        self.rejected = 0
+        self.warnings = 0
         self.bytes = 0
 
     def run(self, on_start: Callable[[], None] | None) -> None:
@@ -127,6 +133,7 @@ class Attempt:
             if self._staged:
                 self._target.dialect.drop_schema(session, self._stage)
         spans = self._spans(stored, source)
+        gates = Gates.of(self._source, source, self._claim)
         known = self._reality.amend(stored or source.schema) if stored or self._reality.tables else None
         package = extract(
             source,
@@ -140,7 +147,6 @@ class Attempt:
             timezone=self._claim.timezone,
         )
         refuse_empty(self._source, self._claim, package)
-        self.records = package.records
         self.dropped = package.dropped
         self.bytes = sum(os.path.getsize(file.path) for file in package.files)
         chains = table_chains(package.schema, [file.table for file in package.files])
@@ -149,7 +155,12 @@ class Attempt:
             if package.load_id:
                 self._staged = True
                 load_stage(client, package, chains, progress)
-            self._deliver(client, session, package, chains, stored, spans, heartbeat)
+                heartbeat.check()
+            verdict = check_stage(client, self._target.dialect, gates, package, chains, heartbeat.check)
+            self.records, self.rejected, self.warnings = verdict.records, verdict.rejected, verdict.warnings
+            if verdict.rejected:
+                RejectedRows(session, self._target).prepare()
+            self._deliver(client, session, package, chains, stored, spans, verdict, heartbeat)
             mention(self._source, self._claim, package, Ledger(session, self._target))
 
     def _deliver(
@@ -160,6 +171,7 @@ class Attempt:
         chains: Mapping[str, list[str]],
         stored: Schema | None,
         spans: Mapping[str, Span],
+        verdict: Verdict,
         heartbeat: Heartbeat,
     ) -> None:
         """Migrate the tables, publish what is staged, and drop the stage."""
@@ -182,6 +194,8 @@ class Attempt:
                 chains,
                 recorded,
                 spans,
+                self._source_name,
+                verdict,
                 # The row is locked from then on; a renewal would only wait for that.
                 on_locked=heartbeat.stop,
             ),

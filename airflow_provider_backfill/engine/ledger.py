@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,13 +48,6 @@ _LOOKS = 5
 
 class Ledger(LedgerReader):
     """The ledger of one dataset, over one open connection; see `Statements`."""
-
-    @contextmanager
-    def _locked(self, key: str) -> Iterator[None]:
-        dialect = self._target.dialect
-        with dialect.exclusive(self._target), self._session.transaction():
-            dialect.lock(self._session, f"{self._target.dataset_name}|{key}")
-            yield
 
     # Planning
 
@@ -104,9 +96,14 @@ class Ledger(LedgerReader):
             with self._target.dialect.exclusive(self._target):
                 self._run("cover", {"backfill_id": backfill_id, "chunks": json.dumps(chunks)})
 
-    def absorb(self, claim: Claim) -> None:
-        """Record the chunks inside one as covered by it, in the transaction that publishes its rows."""
-        self._run("absorb", {"backfill_id": claim.backfill_id, "chunk_id": claim.chunk_id})
+    def absorb(self, claim: Claim) -> list[str]:
+        """Record the chunks inside one as covered by it, in the transaction that publishes its rows.
+
+        Returns:
+            Their run ids.
+        """
+        rows = self._run("absorb", {"backfill_id": claim.backfill_id, "chunk_id": claim.chunk_id})
+        return [str(run_id) for (run_id,) in rows]
 
     # Claims
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_backfill.engine.assertions import Verdict
 from airflow_provider_backfill.engine.attempt import Attempt
 from airflow_provider_backfill.engine.backfill import Backfill, first_fields
 from airflow_provider_backfill.engine.coverage import ranges
@@ -141,7 +142,9 @@ class PromotionAttempt(Attempt):
             if not package.records:
                 package, chains = replace(package, load_id=None), {}
             ours = self._spans(stored, source)
-            self._deliver(client, session, package, chains, stored, ours, heartbeat)
+            # What is promoted passed its gates when it was loaded.
+            verdict = Verdict(records=package.records)
+            self._deliver(client, session, package, chains, stored, ours, verdict, heartbeat)
 
     def _fitted(self, known: Schema, theirs: Schema) -> Schema:
         """The schema of the target's tables with what the origin's have besides."""

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from airflow_provider_backfill.engine.assertions import Verdict
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.extract import Package
 from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.quarantine import RejectedRows
 from airflow_provider_backfill.engine.records import Claim
 from airflow_provider_backfill.engine.schemas import (
     SchemaMovedError,
@@ -109,6 +111,8 @@ def publish(
     chains: Mapping[str, list[str]],
     recorded: Schema,
     spans: Mapping[str, Span],
+    source_name: str,
+    verdict: Verdict,
     on_locked: Callable[[], None],
 ) -> None:
     """Complete the claim and publish its rows, or do neither.
@@ -122,6 +126,8 @@ def publish(
         chains: The tables of this load.
         recorded: The stored schema that ``_dlt_loads`` refers to.
         spans: The rows to replace of tables that do not say their load, by table.
+        source_name: The source that the chunk was planned for.
+        verdict: What the assertions have set aside.
         on_locked: Called once the wait for other publications is over and before the row is touched.
 
     Raises:
@@ -134,11 +140,15 @@ def publish(
         on_locked()
         # First, so that a lost claim stops here, and a rival that asks for the chunk waits for the outcome.
         ledger = Ledger(session, target)
-        ledger.complete(claim, package.records, [package.load_id] if package.load_id else [])
-        if claim.reload:
-            ledger.absorb(claim)
+        ledger.complete(claim, verdict.records, [package.load_id] if package.load_id else [])
+        absorbed = ledger.absorb(claim) if claim.reload else []
         if claim.superseded:
             supersede(client, claim.superseded, spans)
+        rejected = RejectedRows(session, target)
+        if claim.attempt > 1 or absorbed or verdict.rejected:
+            rejected.supersede(source_name, [claim.run_id, *absorbed])
+        if verdict.rejected:
+            rejected.publish(claim, source_name, client.sql_client.staging_dataset_name)
         for statement in statements:
             client.sql_client.execute_sql(statement)
         if package.load_id:

@@ -42,6 +42,8 @@ class Outcome:
         bytes: Size of the load files, bytes.
         dropped: Rows that the source gave outside the chunk, which were left out; see
             `SourceSpec.cursor_column`.
+        rejected: Rows that assertions have put into ``_dlt_rejected`` instead, each with its nested ones.
+        warnings: How many assertions that only warn did not hold.
     """
 
     loaded: bool
@@ -50,6 +52,8 @@ class Outcome:
     attempt: int
     bytes: int = 0
     dropped: int = 0
+    rejected: int = 0
+    warnings: int = 0
 
 
 def this_claimant(
@@ -235,4 +239,6 @@ class Runner:
             attempt=claim.attempt,
             bytes=attempt.bytes,
             dropped=attempt.dropped,
+            rejected=attempt.rejected,
+            warnings=attempt.warnings,
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.fields import ChunkFields, mentioned
+from airflow_provider_backfill.engine.gates import Assertions, check_assertions
 from airflow_provider_backfill.engine.preflight import imports
 from airflow_provider_backfill.exceptions import (
     ChoiceError,
@@ -67,6 +68,8 @@ class SourceSpec:
         cursor_column: For a source bounded by its arguments, the column (or JSON path) of each row that tells
             whether it lies in the chunk; what does not is dropped. Default none, which drops nothing.
         on_empty: What a chunk without rows means, ``ok``, ``warn`` or ``fail``; default ``warn``.
+        assertions: What must hold for the rows of a chunk before they are published, by resource; see
+            `gates.parse_assertions`. Default none.
 
     Raises:
         ChoiceError: ``bounded_by`` or ``on_empty`` is none of these.
@@ -80,6 +83,7 @@ class SourceSpec:
     bounded_by: str = BoundedBy.CURSOR
     cursor_column: str | None = None
     on_empty: str = OnEmpty.WARN
+    assertions: Assertions = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, choices in (("bounded_by", BoundedBy), ("on_empty", OnEmpty)):
@@ -99,6 +103,8 @@ class SourceSpec:
             SourceNotFoundError: There is no such module, attribute or resource.
             SourceImportError: The module raised when it was imported.
             SourceArgumentsError: The source does not take the arguments, or lacks one.
+            GateError: An assertion is for a resource that it does not have, or asks a function that is not
+                there.
         """
         from dlt.extract.resource import DltResource
         from dlt.extract.source import DltSource
@@ -116,6 +122,7 @@ class SourceSpec:
             known = ", ".join(sorted(source.resources))
             reason = f"it has no resource {', '.join(unknown)}"
             raise SourceNotFoundError(self.label, reason, f"pass any of: {known}")
+        check_assertions(self.assertions, source.resources)
         source = source.with_resources(*self.resources) if self.resources else source
         # Last, since each clone shares the cursors of its original again.
         _own_cursors(source)

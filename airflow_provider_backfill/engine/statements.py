@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE, Session, Target
@@ -11,6 +12,8 @@ from airflow_provider_backfill.engine.queries import load_queries
 MAPS_TABLE = "_dlt_backfill_maps"
 INPUTS_TABLE = "_dlt_backfill_inputs"
 TASKS_TABLE = "_dlt_backfill_tasks"
+#: Tables that dlt-ops knows, too.
+REJECTED_TABLE = "_dlt_rejected"
 
 
 class Statements:
@@ -32,6 +35,13 @@ class Statements:
         """Create the table, if it is not there. Whoever does so holds the lock of `Ledger.prepare`."""
         self._run("create")
 
+    @contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        dialect = self._target.dialect
+        with dialect.exclusive(self._target), self._session.transaction():
+            dialect.lock(self._session, f"{self._target.dataset_name}|{key}")
+            yield
+
     def _run(
         self, name: str, parameters: Mapping[str, Any] | None = None, **words: str
     ) -> list[tuple[Any, ...]]:
@@ -40,6 +50,7 @@ class Statements:
             "maps": self._target.table(MAPS_TABLE),
             "inputs": self._target.table(INPUTS_TABLE),
             "tasks": self._target.table(TASKS_TABLE),
+            "rejected": self._target.table(REJECTED_TABLE),
         }
         # The loads of a chunk are known, or it brought nothing.
         known = "(other.load_ids IS NOT NULL OR coalesce(other.records_loaded, 0) = 0)"
@@ -53,4 +64,4 @@ class Statements:
         return bool(columns) if column is None else column in columns
 
 
-__all__ = ["INPUTS_TABLE", "LEDGER_TABLE", "MAPS_TABLE", "TASKS_TABLE", "Statements"]
+__all__ = ["INPUTS_TABLE", "LEDGER_TABLE", "MAPS_TABLE", "REJECTED_TABLE", "TASKS_TABLE", "Statements"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_backfill.engine.binding import cursor_column
 from airflow_provider_backfill.engine.cursors import CursorFormat
 from airflow_provider_backfill.engine.intervals import Interval
+from airflow_provider_backfill.engine.nested import families
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.exceptions import RestateError
 
@@ -134,13 +135,13 @@ def supersede(
         spans: The rows of tables that do not say their load.
     """
     for rows, values in rows_of_version(client, load_ids, spans):
-        for place in reversed(rows.values()):
+        for place in reversed(list(rows.values())):
             client.sql_client.execute_sql(f"DELETE FROM {place}", *values)
 
 
 def rows_of_version(
     client: SqlJobClientWithStagingDataset, load_ids: Sequence[str], spans: Mapping[str, Span]
-) -> Iterator[tuple[dict[str, str], Sequence[Any]]]:
+) -> Iterator[tuple[Mapping[str, str], Sequence[Any]]]:
     """Where the rows of a chunk's version stand, one pair a chain of tables.
 
     Args:
@@ -155,10 +156,7 @@ def rows_of_version(
     from dlt.common.schema.utils import get_nested_tables, has_table_seen_data, is_nested_table
 
     sql = client.sql_client
-    load_id, row_id, parent_id = (
-        client.schema.naming.normalize_identifier(name)
-        for name in ("_dlt_load_id", "_dlt_id", "_dlt_parent_id")
-    )
+    load_id = client.schema.naming.normalize_identifier("_dlt_load_id")
     for root in client.schema.data_tables(seen_data_only=True):
         span = spans.get(str(root["name"]))
         if is_nested_table(root) or (span is None and load_id not in root["columns"]):
@@ -171,12 +169,5 @@ def rows_of_version(
             column = sql.escape_column_name(span.column)
             ours, values = f"{column} >= %s AND {column} < %s", (span.start, span.end)
         # A table that is declared and never had a row is not there.
-        chain = list(filter(has_table_seen_data, get_nested_tables(client.schema.tables, str(root["name"]))))
-        found: dict[str, str] = {}
-        for table in chain:
-            name, condition = str(table["name"]), ours
-            if table is not root:
-                parents = f"SELECT {sql.escape_column_name(row_id)} FROM {found[str(table['parent'])]}"
-                condition = f"{sql.escape_column_name(parent_id)} IN ({parents})"
-            found[name] = f"{sql.make_qualified_table_name(name)} WHERE {condition}"
-        yield found, values
+        chain = filter(has_table_seen_data, get_nested_tables(client.schema.tables, str(root["name"])))
+        yield families(client, [str(table["name"]) for table in chain], ours), values

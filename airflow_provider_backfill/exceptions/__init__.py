@@ -29,7 +29,8 @@
     │   ├── OverlapError                    another backfill has done part of the window
     │   ├── RestateError                    rows to be replaced cannot be told from others
     │   ├── PromoteError                    what another dataset has cannot be moved
-    │   └── HandoverError                   a pipeline's bookmark cannot be set to the window's end
+    │   ├── HandoverError                   a pipeline's bookmark cannot be set to the window's end
+    │   └── GateError                       an assertion is none, or cannot be made about these rows
     ├── LedgerError
     │   ├── ClaimLostError                  the attempt's claim ran out or was taken away
     │   ├── ChunkHeldError                  somebody else holds the chunk now
@@ -38,7 +39,8 @@
     │   ├── ChunkMissingError               the ledger has no such row
     │   └── DuplicateChunksError            the ledger has a row twice
     └── AttemptError                        one attempt failed; another may succeed
-        └── EmptyChunkError                 the source had no row, and on_empty is "fail"
+        ├── EmptyChunkError                 the source had no row, and on_empty is "fail"
+        └── AssertionFailedError            the rows do not pass an assertion
 
 Each class keeps its values as attributes and builds its message from them. A message is one line (a
 `PreflightError` with several findings has one line each), names the value, says why, and says what to do.
@@ -49,6 +51,7 @@ Passwords inside addresses and connection strings are masked in every message. A
 from __future__ import annotations
 
 from airflow_provider_backfill.exceptions.attempts import (
+    AssertionFailedError,
     AttemptError,
     ChunkHeldError,
     ChunkMissingError,
@@ -67,6 +70,7 @@ from airflow_provider_backfill.exceptions.refusals import (
     ConnectionTypeError,
     DestinationUnsupportedError,
     Finding,
+    GateError,
     HandoverError,
     OverlapError,
     PlanConflictError,
@@ -96,6 +100,7 @@ from airflow_provider_backfill.exceptions.windows import (
 )
 
 __all__ = [
+    "AssertionFailedError",
     "AttemptError",
     "BackfillError",
     "BoundFormatError",
@@ -112,6 +117,7 @@ __all__ = [
     "EmptyChunkError",
     "EmptyWindowError",
     "Finding",
+    "GateError",
     "HandoverError",
     "LedgerBusyError",
     "LedgerError",

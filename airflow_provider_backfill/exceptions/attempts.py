@@ -143,3 +143,14 @@ class EmptyChunkError(AttemptError):
             f"chunk {self.chunk} failed: {line(self.reason)}; check what the source was asked for and the "
             "format of its cursor, or pass on_empty='ok' if such chunks are to be expected"
         )
+
+
+@dataclass(eq=False, repr=False)
+class AssertionFailedError(AttemptError):
+    """Rows of the ``chunk`` do not pass an assertion with ``on_failure="fail"``; ``reason`` says which."""
+
+    def _message(self) -> str:
+        return (
+            f"chunk {self.chunk} failed: {line(self.reason)}; nothing of this attempt was published, "
+            "mend the source or the assertion, or pass on_failure='quarantine' or 'warn'"
+        )

@@ -224,3 +224,15 @@ class RestateError(RefusedError):
             f"{self.subject} cannot be loaded again: {line(self.reason)}, so its old rows would stay beside "
             "the new ones; delete them by hand and load the window into another dataset, or leave it"
         )
+
+
+@dataclass(eq=False, repr=False)
+class GateError(RefusedError):
+    """The ``assertion`` is none, or cannot be made about these rows."""
+
+    assertion: object
+    reason: str
+    remedy: str
+
+    def _message(self) -> str:
+        return f"assertion {shown(self.assertion)} {line(self.reason)}; {line(self.remedy)}"

@@ -36,9 +36,10 @@ class ChunkedBackfillOperator(SourceOperator):
 
     The return value is a dict: ``backfill_id``, ``chunk_ids``, ``chunk`` (their interval, for people),
     ``status`` (``completed``, or ``skipped`` if there was nothing to do), ``completed`` and ``skipped`` (how
-    many chunks), ``rows``, ``bytes``, ``dropped`` (rows that the source gave outside), ``seconds``. The event
-    of each asset among its ``outlets`` has as its extra ``backfill_id``, ``start``, ``end``, ``chunks`` and
-    ``records``.
+    many chunks), ``rows``, ``bytes``, ``dropped`` (rows that the source gave outside), ``rejected`` (rows
+    that assertions put into quarantine), ``warnings`` (assertions that only warn and did not hold),
+    ``seconds``. The event of each asset among its ``outlets`` has as its extra ``backfill_id``, ``start``,
+    ``end``, ``chunks`` and ``records``.
 
     Args:
         chunk: For a task that is not mapped, the size under which the ledger knows its one chunk
@@ -138,6 +139,7 @@ class ChunkedBackfillOperator(SourceOperator):
         cursor_column: str | None = None,
         on_empty: str = "warn",
         overlap: str = "refuse",
+        assertions: Mapping[str, Any] | Sequence[Any] | str | None = None,
         order: str = "forward",
         max_active_chunks: int = 1,
         max_failed_chunks: int | None = 1,
@@ -168,6 +170,7 @@ class ChunkedBackfillOperator(SourceOperator):
             cursor_column: What rows outside a chunk are told by; default None.
             on_empty: ``ok``, ``warn`` or ``fail``; default ``warn``.
             overlap: ``refuse``, ``trim`` or ``reload``; default ``refuse``.
+            assertions: What must hold for the rows of a chunk; default none.
             order: Which chunk comes first: ``forward``, the earliest, or ``backward``, the latest; default
                 ``forward``.
             max_active_chunks: How many tasks of one DAG run may run at once; default 1. While a chunk that
@@ -218,6 +221,7 @@ class ChunkedBackfillOperator(SourceOperator):
                 "cursor_column": cursor_column,
                 "on_empty": on_empty,
                 "overlap": overlap,
+                "assertions": assertions,
             },
             plan_arguments={
                 "start": start,

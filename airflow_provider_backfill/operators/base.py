@@ -118,6 +118,8 @@ class SourceOperator(TargetOperator):
         overlap: What a chunk means that other backfills of the source have loaded in part (templated):
             ``refuse``, ``trim`` (only its gaps are loaded) or ``reload`` (it replaces what lies within it);
             default ``refuse``. One that is wholly loaded is recorded as completed and not run.
+        assertions: What must hold for the rows of a chunk before they are published (templated): a list for
+            all resources, or lists by resource, see :mod:`gates`; default none.
         dataset_name: See `TargetOperator`, likewise the next three.
         conn_id: The Airflow connection.
         destination: A dlt destination.
@@ -137,8 +139,9 @@ class SourceOperator(TargetOperator):
         "cursor_column",
         "on_empty",
         "overlap",
+        "assertions",
     )
-    template_fields_renderers = {"source_kwargs": "json"}  # noqa: RUF012
+    template_fields_renderers = {"source_kwargs": "json", "assertions": "json"}  # noqa: RUF012
 
     def __init__(
         self,
@@ -159,6 +162,7 @@ class SourceOperator(TargetOperator):
         cursor_column: str | None = None,
         on_empty: str = "warn",
         overlap: str = "refuse",
+        assertions: Mapping[str, Any] | Sequence[Any] | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -176,10 +180,12 @@ class SourceOperator(TargetOperator):
         self.cursor_column = cursor_column
         self.on_empty = on_empty
         self.overlap = overlap
+        self.assertions = assertions
 
     @property
     def source_spec(self) -> SourceSpec:
         from airflow_provider_backfill.engine.cursors import EVERY_RESOURCE
+        from airflow_provider_backfill.engine.gates import parse_assertions
         from airflow_provider_backfill.engine.source import SourceSpec
 
         names, formats = self.resource_names or (), self.cursor_format or {}
@@ -194,6 +200,7 @@ class SourceOperator(TargetOperator):
             bounded_by=self.bounded_by,
             cursor_column=self.cursor_column or None,
             on_empty=self.on_empty,
+            assertions=parse_assertions(self.assertions),
         )
 
     def window(self, context: Context) -> Window:

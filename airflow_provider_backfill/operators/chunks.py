@@ -62,5 +62,7 @@ def result_of(parts: Sequence[Part], outcomes: Sequence[Outcome], label: str) ->
         "rows": sum(outcome.records for outcome in outcomes),
         "bytes": sum(outcome.bytes for outcome in outcomes),
         "dropped": sum(outcome.dropped for outcome in outcomes),
+        "rejected": sum(outcome.rejected for outcome in outcomes),
+        "warnings": sum(outcome.warnings for outcome in outcomes),
         "seconds": round(sum(outcome.seconds for outcome in outcomes), 3),
     }

@@ -88,6 +88,8 @@ class TestTasks:
             "rows": 1,
             "bytes": 0,
             "dropped": 0,
+            "rejected": 0,
+            "warnings": 0,
             "seconds": 0,
         }
         assert results[2]["bytes"] > 0

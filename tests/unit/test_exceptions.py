@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_backfill import exceptions
 from airflow_provider_backfill.exceptions import (
+    AssertionFailedError,
     AttemptError,
     BackfillError,
     BoundFormatError,
@@ -25,6 +26,7 @@ from airflow_provider_backfill.exceptions import (
     EmptyChunkError,
     EmptyWindowError,
     Finding,
+    GateError,
     HandoverError,
     LedgerBusyError,
     LedgerError,
@@ -71,6 +73,8 @@ EXAMPLES: list[BackfillError] = [
     ChunkFieldError("{chunk.strat}", "is unknown", "pass one of chunk.start, chunk.end"),
     CursorFormatError("%d.%m.%Y", "gives texts that do not sort as times do", "pass %Y-%m-%d"),
     EmptyChunkError("3/5"),
+    AssertionFailedError("3/5", "events: min_rows_per_load(1) does not hold: 0 rows"),
+    GateError({"unique": "id"}, "is unknown", "pass min_rows_per_load or another one"),
     ChunkSizeError("0d", "is not greater than 0"),
     TooManyChunksError(5_260_320, 10_000, "1m"),
     MapLengthError(1_461, 1_024),

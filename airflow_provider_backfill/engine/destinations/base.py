@@ -62,6 +62,8 @@ class Dialect(ABC):
     loader_file_format: ClassVar[str | None] = None
     #: One process at a time has the database open, so that dlt must share the engine's connection.
     single_process: ClassVar[bool] = False
+    #: What tells the rows of a table that nobody else changes, in the order in which they came, and its type.
+    row_id: ClassVar[tuple[str, str]]
 
     @abstractmethod
     def connect(
@@ -112,6 +114,20 @@ class Dialect(ABC):
             {"schema": schema, "prefix": prefix},
         )
         return [str(name) for (name,) in rows]
+
+    @abstractmethod
+    def row_as_json(self, alias: str, columns: Mapping[str, str], nested: Mapping[str, str]) -> str:
+        """An expression for a whole row as JSON.
+
+        Args:
+            alias: What the table is called in the query.
+            columns: Its columns, quoted, and dlt's types of them.
+            nested: Further keys, as literals, and expressions for JSON lists, null for an empty one.
+        """
+
+    @abstractmethod
+    def list_as_json(self, rows: str, order: str) -> str:
+        """An aggregate that makes a JSON list of JSON ``rows``, sorted by the expression ``order``."""
 
     @abstractmethod
     def build_destination(self, credentials: str) -> Any:

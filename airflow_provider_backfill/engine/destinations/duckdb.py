@@ -56,6 +56,7 @@ class Duckdb(Dialect):
     # dlt's own choice, INSERT statements, takes 10 s for 86,400 rows where parquet takes 0.4 s.
     loader_file_format = "parquet"
     single_process = True
+    row_id = ("rowid", "BIGINT")
     fragments: ClassVar[Mapping[str, str]] = {
         "now": "now()",
         "resources_meet": _meet("other.resource_name", "CAST(:resource_name AS TEXT)"),
@@ -126,6 +127,15 @@ class Duckdb(Dialect):
         )
         return [str(name) for (name,) in rows]
 
+    def row_as_json(self, alias: str, columns: Mapping[str, str], nested: Mapping[str, str]) -> str:
+        members = [f"{name} := {_as_json(f'{alias}.{name}', kind)}" for name, kind in columns.items()]
+        row = f"to_json(struct_pack({', '.join(members)}))"
+        pairs = ", ".join(f"{key}, coalesce({value}, CAST('[]' AS JSON))" for key, value in nested.items())
+        return f"json_merge_patch({row}, json_object({pairs}))" if nested else row
+
+    def list_as_json(self, rows: str, order: str) -> str:
+        return f"to_json(list({rows} ORDER BY {order}))"
+
     def build_destination(self, credentials: str) -> Any:
         import dlt
 
@@ -135,6 +145,17 @@ class Duckdb(Dialect):
         import duckdb
 
         return isinstance(error, duckdb.TransactionException)
+
+
+def _as_json(column: str, kind: str) -> str:
+    """What DuckDB can write as JSON without a loss."""
+    text = f"CAST({column} AS VARCHAR)"
+    if kind in {"decimal", "wei"}:
+        return text
+    if kind == "double":
+        # JSON has neither NaN nor infinity.
+        return f"CASE WHEN isfinite({column}) THEN to_json({column}) ELSE to_json({text}) END"
+    return column
 
 
 def _open(path: str, wait_seconds: float, read_only: bool) -> Any:

@@ -57,6 +57,7 @@ class Postgres(Dialect):
     name = "postgres"
     schemes = ("postgresql", "postgres")
     session_class = PostgresSession
+    row_id = ("ctid", "tid")
     fragments: ClassVar[Mapping[str, str]] = {
         # now() stands still from the begin of a transaction, which may have waited for a lock since.
         "now": "clock_timestamp()",
@@ -140,6 +141,13 @@ class Postgres(Dialect):
             {"schema": schema, "table": table},
         )
         return [str(name) for (name,) in rows]
+
+    def row_as_json(self, alias: str, columns: Mapping[str, str], nested: Mapping[str, str]) -> str:
+        added = (f" || jsonb_build_object({key}, coalesce({value}, '[]'))" for key, value in nested.items())
+        return f"to_jsonb({alias}){''.join(added)}"
+
+    def list_as_json(self, rows: str, order: str) -> str:
+        return f"jsonb_agg({rows} ORDER BY {order})"
 
     def build_destination(self, credentials: str) -> Any:
         import dlt

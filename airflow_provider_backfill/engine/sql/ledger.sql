@@ -85,7 +85,7 @@ WHERE NOT other.backfill_id = :backfill_id AND other.status = 'completed' AND ot
       AND other.source_section = mine.source_section AND {resources_meet_mine}
       AND other.chunk_from >= mine.chunk_from AND other.chunk_to <= mine.chunk_to
   )
-RETURNING chunk_id
+RETURNING run_id
 
 -- name: history
 -- How long the latest attempts of a source took, and what they brought.
