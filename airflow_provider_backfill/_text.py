@@ -34,6 +34,11 @@ def line(reason: object) -> str:
     return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
 
 
+def storable(text: str) -> str:
+    """A text on one line, as any database takes it: not with a NUL, for example, or a lone surrogate."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
 def span(seconds: float) -> str:
     """A length of time in the largest unit that it has two of: ``42 s``, ``90 min``, ``3 d``."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from airflow_provider_backfill._text import line
+from airflow_provider_backfill._text import line, storable
 from airflow_provider_backfill.engine.assertions import Gates, Verdict, check_stage
 from airflow_provider_backfill.engine.causes import innermost, root_cause
 from airflow_provider_backfill.engine.destinations.base import Session, Target
@@ -22,6 +22,7 @@ from airflow_provider_backfill.engine.progress import Progress
 from airflow_provider_backfill.engine.publish import migrate, publish
 from airflow_provider_backfill.engine.quarantine import RejectedRows
 from airflow_provider_backfill.engine.records import ChunkStatus, Claim
+from airflow_provider_backfill.engine.runs import RunRecord
 from airflow_provider_backfill.engine.schemas import (
     Reality,
     SchemaMovedError,
@@ -101,6 +102,9 @@ class Attempt:
         self._staged = False
         self.lost: ClaimLostError | None = None
         self._file_wait = settings.file_lock_timeout_seconds
+        self._run = RunRecord(target=target, claim=claim, source_name=source_name, resources=resources)
+        self._extracted: int | None = None
+        self._load_id: str | None = None
         self._opened_at: float | None = None
         self._reality = Reality()
         self.records = 0
@@ -128,6 +132,7 @@ class Attempt:
         progress = Progress(chunk=self._claim.number)
         source = self._planned_source()
         with open_client(self._target, self._stage, source.schema, wait) as (client, session):
+            self._run.begin(session)
             PlanInputs(session, self._target).check(self._claim.backfill_id, source.selected_resources)
             stored = read_stored_schema(client, source.schema.name)
             if self._staged:
@@ -148,6 +153,7 @@ class Attempt:
         )
         refuse_empty(self._source, self._claim, package)
         self.dropped = package.dropped
+        self._extracted, self._load_id = package.extracted, package.load_id
         self.bytes = sum(os.path.getsize(file.path) for file in package.files)
         chains = table_chains(package.schema, [file.table for file in package.files])
         with open_client(self._target, self._stage, package.schema, wait) as (client, session):
@@ -200,10 +206,20 @@ class Attempt:
                 on_locked=heartbeat.stop,
             ),
         )
+        self._completed(session)
         if self._staged:
             self._target.dialect.drop_schema(session, self._stage)
             self._staged = False
         self._spare(session, self._kept_seconds())
+
+    def _completed(self, session: Session) -> None:
+        self._run.end(
+            session,
+            ChunkStatus.COMPLETED,
+            load_id=self._load_id,
+            extracted=self._extracted,
+            loaded=self.records,
+        )
 
     def _planned_source(self) -> DltSource:
         """A fresh source, which must be the one that was planned for: DAGs are edited between two tasks."""
@@ -286,8 +302,11 @@ class Attempt:
                 except ClaimLostError as lost:
                     row = ledger.chunk(self._claim.backfill_id, self._claim.chunk_id)
                     if row.status is ChunkStatus.COMPLETED and row.claim_token == self._claim.token:
+                        self._completed(session)
                         return True
                     self.lost = ClaimLostError(lost.chunk, "publish", lost.holder)
+                summary = storable(self._target.redact(reason))
+                self._run.end(session, ChunkStatus.FAILED, extracted=self._extracted, error=summary)
         except Exception as trouble:  # noqa: BLE001
             log.warning(
                 "chunk %s could not be given back and stays claimed until its lease runs out: %s",

@@ -10,6 +10,7 @@ from airflow_provider_backfill.engine.intervals import Interval
 
 if TYPE_CHECKING:
     from dlt.common.destination import AnyDestination
+    from dlt.common.pipeline import ExtractInfo
     from dlt.common.schema import Schema
     from dlt.extract.source import DltSource
 
@@ -35,6 +36,7 @@ class Package:
         load_id: dlt's id of the package; None when the source had no rows.
         files: The load files.
         row_counts: Rows a table, dlt's own tables left out.
+        extracted: Rows that the source gave, nested ones not counted; default 0.
         dropped: Rows that lay outside the chunk and were left out; counted only where ``cursor_column`` is
             given.
     """
@@ -43,6 +45,7 @@ class Package:
     load_id: str | None
     files: tuple[LoadFile, ...]
     row_counts: Mapping[str, int]
+    extracted: int = 0
     dropped: int = 0
 
     @property
@@ -103,7 +106,7 @@ def extract(
         column = spec.cursor_column if spec else None
         outside = drop_outside(source, column) if column else Dropped()
         with bound(source, interval, spec.cursor_format if spec else {}, timezone) as context, context:
-            pipeline.extract(source)
+            found = pipeline.extract(source)
         normalized = pipeline.normalize()
         load_ids = pipeline.list_normalized_load_packages()
         schema = pipeline.schemas[source.schema.name]
@@ -129,10 +132,21 @@ def extract(
             load_id=load_id,
             files=tuple(files),
             row_counts={table: count for table, count in counts.items() if table not in own},
+            extracted=_extracted(found, source),
             dropped=outside.total,
         )
     finally:
         pipeline.deactivate()
+
+
+def _extracted(found: ExtractInfo, source: DltSource) -> int:
+    return sum(
+        counted.items_count
+        for metrics in found.metrics.values()
+        for step in metrics
+        for name, counted in step["resource_metrics"].items()
+        if name in source.resources
+    )
 
 
 def _collector(check: Callable[[], None], progress: Progress) -> Any:

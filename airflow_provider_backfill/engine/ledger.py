@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_provider_backfill._text import masked
+from airflow_provider_backfill._text import masked, storable
 from airflow_provider_backfill.engine.coverage import ChunkCoverage, Standing
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
 from airflow_provider_backfill.engine.intervals import bound_text, stored_bound
@@ -250,10 +250,8 @@ class Ledger(LedgerReader):
 
     def fail(self, claim: Claim, error: str, *, will_retry: bool | None = None) -> None:
         """Give the chunk back as ``failed``, with a one-line reason."""
-        text = masked(self._target.redact(error))
-        # Databases refuse NUL and lone surrogates, which would keep the chunk from being given back.
-        words = "".join(char if char.isprintable() else " " for char in text).split()
-        self._guarded("fail", claim, error=" ".join(words)[:ERROR_LIMIT], will_retry=will_retry)
+        text = storable(masked(self._target.redact(error)))
+        self._guarded("fail", claim, error=text[:ERROR_LIMIT], will_retry=will_retry)
 
     def release(self, row: ChunkRow, reason: str) -> bool:
         """Take the chunk from its holder, alive or not, and give it back as ``failed``.

@@ -121,6 +121,7 @@ class PromotionAttempt(Attempt):
         source = self._planned_source()
         with open_client(self._target, self._stage, source.schema, self._file_wait) as (client, session):
             PlanInputs(session, self._target).check(self._claim.backfill_id, source.selected_resources)
+            self._run.begin(session)
             stored = read_stored_schema(client, source.schema.name)
             theirs = _schema_of(client, session, self._origin) or source.schema
             if self._staged:

@@ -14,6 +14,7 @@ INPUTS_TABLE = "_dlt_backfill_inputs"
 TASKS_TABLE = "_dlt_backfill_tasks"
 #: Tables that dlt-ops knows, too.
 REJECTED_TABLE = "_dlt_rejected"
+RUNS_TABLE = "_dlt_ops_runs"
 
 
 class Statements:
@@ -51,6 +52,7 @@ class Statements:
             "inputs": self._target.table(INPUTS_TABLE),
             "tasks": self._target.table(TASKS_TABLE),
             "rejected": self._target.table(REJECTED_TABLE),
+            "runs": self._target.table(RUNS_TABLE),
         }
         # The loads of a chunk are known, or it brought nothing.
         known = "(other.load_ids IS NOT NULL OR coalesce(other.records_loaded, 0) = 0)"
@@ -64,4 +66,12 @@ class Statements:
         return bool(columns) if column is None else column in columns
 
 
-__all__ = ["INPUTS_TABLE", "LEDGER_TABLE", "MAPS_TABLE", "REJECTED_TABLE", "TASKS_TABLE", "Statements"]
+__all__ = [
+    "INPUTS_TABLE",
+    "LEDGER_TABLE",
+    "MAPS_TABLE",
+    "REJECTED_TABLE",
+    "RUNS_TABLE",
+    "TASKS_TABLE",
+    "Statements",
+]

@@ -1,0 +1,45 @@
+-- The statements of Runs, written as those of ledger.sql are.
+
+-- name: create
+-- The columns of dlt-ops 0.1.0, in its order.
+CREATE TABLE IF NOT EXISTS {runs} (
+    pipeline_name TEXT NOT NULL,
+    source_section TEXT NOT NULL,
+    resource_name TEXT,
+    destination TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    dlt_run_id TEXT,
+    backfill_id TEXT,
+    trigger_source TEXT NOT NULL,
+    started_at TIMESTAMPTZ NOT NULL,
+    completed_at TIMESTAMPTZ,
+    status TEXT NOT NULL,
+    records_extracted BIGINT,
+    records_loaded BIGINT,
+    error_summary TEXT
+)
+
+-- name: begin
+INSERT INTO {runs} (
+    pipeline_name, source_section, resource_name, destination, dataset, run_id, backfill_id, trigger_source,
+    started_at, status
+)
+VALUES (
+    :source_section, :source_section, :resource_name, :destination, :dataset, :run_id, :backfill_id, 'backfill',
+    {now}, 'running'
+)
+RETURNING started_at
+
+-- name: interrupted
+-- An attempt before this one that was killed, or lost its claim, never said how it ended.
+UPDATE {runs} SET
+    status = 'failed', completed_at = {now}, error_summary = 'it was interrupted, and another attempt took over'
+WHERE run_id = :run_id AND source_section = :source_section AND backfill_id = :backfill_id AND status = 'running'
+
+-- name: end
+UPDATE {runs} SET
+    status = :status, completed_at = {now}, dlt_run_id = :dlt_run_id, records_extracted = :records_extracted,
+    records_loaded = :records_loaded, error_summary = :error_summary
+WHERE run_id = :run_id AND source_section = :source_section AND backfill_id = :backfill_id AND status = 'running'
+  AND started_at = :started_at
