@@ -111,6 +111,12 @@ def get_provider_info() -> dict[str, Any]:
                         default="",
                         example="/var/lib/backfill",
                     ),
+                    "trace": _option(
+                        "Whether dlt's trace of each load is kept in ``_dlt_trace``, beside the data.",
+                        kind="boolean",
+                        default="False",
+                        example="True",
+                    ),
                 },
             }
         },

@@ -41,6 +41,7 @@ from airflow_provider_backfill.engine.stage import (
     working_directory,
 )
 from airflow_provider_backfill.engine.supersede import Span, cursor_columns
+from airflow_provider_backfill.engine.traces import record_trace
 from airflow_provider_backfill.exceptions import (
     ClaimLostError,
     PlanConflictError,
@@ -207,6 +208,8 @@ class Attempt:
             ),
         )
         self._completed(session)
+        if self._settings.trace:
+            record_trace(session, self._target, self._claim, self._source_name, package)
         if self._staged:
             self._target.dialect.drop_schema(session, self._stage)
             self._staged = False

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dlt.common.pipeline import ExtractInfo
     from dlt.common.schema import Schema
     from dlt.extract.source import DltSource
+    from dlt.pipeline.trace import PipelineTrace
 
     from airflow_provider_backfill.engine.progress import Progress
     from airflow_provider_backfill.engine.source import SourceSpec
@@ -39,6 +40,7 @@ class Package:
         extracted: Rows that the source gave, nested ones not counted; default 0.
         dropped: Rows that lay outside the chunk and were left out; counted only where ``cursor_column`` is
             given.
+        trace: dlt's trace of it; default None.
     """
 
     schema: Schema
@@ -47,6 +49,7 @@ class Package:
     row_counts: Mapping[str, int]
     extracted: int = 0
     dropped: int = 0
+    trace: PipelineTrace | None = None
 
     @property
     def records(self) -> int:
@@ -134,6 +137,7 @@ def extract(
             row_counts={table: count for table, count in counts.items() if table not in own},
             extracted=_extracted(found, source),
             dropped=outside.total,
+            trace=pipeline.last_trace,
         )
     finally:
         pipeline.deactivate()

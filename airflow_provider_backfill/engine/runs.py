@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.destinations.base import Session, Target
+from airflow_provider_backfill.engine.observers import Observer, recorded
 from airflow_provider_backfill.engine.records import Claim
-from airflow_provider_backfill.engine.statements import RUNS_TABLE, Statements
-
-log = logging.getLogger(__name__)
-
-#: How long a statement may take, seconds: somebody may have locked the table, and the rows are waiting.
-STATEMENT_SECONDS = 5.0
+from airflow_provider_backfill.engine.statements import RUNS_TABLE
 
 
-class Runs(Statements):
+class Runs(Observer):
     """The table ``_dlt_ops_runs`` beside the ledger."""
 
     file_name = "runs.sql"
+    table = RUNS_TABLE
 
     def begin(self, first: bool, **values: Any) -> datetime:
         """Note that an attempt begins, and if it is not the ``first``, that one before it was interrupted."""
-        dialect = self._target.dialect
-        with dialect.exclusive(self._target), self._session.transaction():
-            dialect.limit_statements(self._session, STATEMENT_SECONDS)
-            if not self._has(RUNS_TABLE):
-                dialect.lock(self._session, f"{self._target.dataset_name}|runs")
-                self.create()
+        with self._brief():
+            self._prepare()
             if not first:
                 self._run("interrupted", values)
             [(started_at,)] = self._run("begin", values)
@@ -38,9 +29,7 @@ class Runs(Statements):
 
     def end(self, **values: Any) -> None:
         """Note how an attempt ended."""
-        dialect = self._target.dialect
-        with dialect.exclusive(self._target), self._session.transaction():
-            dialect.limit_statements(self._session, STATEMENT_SECONDS)
+        with self._brief():
             self._run("end", values)
 
 
@@ -112,11 +101,6 @@ class RunRecord:
         self._started_at = Runs(session, self._target).begin(self._first, **self._keys, **self._place)
 
     def _try(self, step: Callable[[], None]) -> None:
-        if self._lost:
-            return
-        try:
-            step()
-        except Exception as trouble:  # noqa: BLE001
-            self._lost = True
-            reason = line(self._target.redact(str(trouble)))
-            log.error("chunk %s: the run is not recorded in %s: %s", self._number, RUNS_TABLE, reason)
+        if not self._lost:
+            what = f"chunk {self._number}: the run is not recorded in {RUNS_TABLE}"
+            self._lost = not recorded(step, self._target, what)

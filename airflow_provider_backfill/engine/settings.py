@@ -15,6 +15,8 @@ SECTION = "chunked_backfill"
 #: More than the databases and the operating system can count as seconds is no use; 31 years.
 LONGEST = 1_000_000_000
 
+_WORDS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -31,6 +33,7 @@ class Settings:
             seconds; default 600.
         work_dir: Where attempts extract to; default ``chunked-backfill-<user id>`` in the system's temporary
             directory, so that no account finds another one's.
+        trace: Whether dlt's trace of each load is kept in ``_dlt_trace``; default False.
 
     Raises:
         SettingError: A number is out of range, or the heartbeat is too slow for the lease.
@@ -43,11 +46,12 @@ class Settings:
     wait_timeout_seconds: float = 3_600
     file_lock_timeout_seconds: float = 600
     work_dir: str = ""
+    trace: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "work_dir":
+            if field.name in ("work_dir", "trace"):
                 continue
             if not value > 0:
                 raise SettingError(field.name, value, "must be greater than 0")
@@ -86,6 +90,11 @@ class Settings:
 def _parse(option: str, text: str) -> Any:
     if option == "work_dir":
         return text
+    if option == "trace":
+        # As Airflow reads its own.
+        if text.lower() not in _WORDS:
+            raise SettingError(option, text, "is neither true nor false")
+        return _WORDS[text.lower()]
     kind = int if option.endswith("_chunks") else float
     try:
         return kind(text)

@@ -15,6 +15,7 @@ TASKS_TABLE = "_dlt_backfill_tasks"
 #: Tables that dlt-ops knows, too.
 REJECTED_TABLE = "_dlt_rejected"
 RUNS_TABLE = "_dlt_ops_runs"
+TRACES_TABLE = "_dlt_trace"
 
 
 class Statements:
@@ -53,6 +54,7 @@ class Statements:
             "tasks": self._target.table(TASKS_TABLE),
             "rejected": self._target.table(REJECTED_TABLE),
             "runs": self._target.table(RUNS_TABLE),
+            "traces": self._target.table(TRACES_TABLE),
         }
         # The loads of a chunk are known, or it brought nothing.
         known = "(other.load_ids IS NOT NULL OR coalesce(other.records_loaded, 0) = 0)"
@@ -73,5 +75,6 @@ __all__ = [
     "REJECTED_TABLE",
     "RUNS_TABLE",
     "TASKS_TABLE",
+    "TRACES_TABLE",
     "Statements",
 ]

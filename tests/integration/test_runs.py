@@ -150,7 +150,7 @@ def test_a_table_that_cannot_be_written_is_one_line_and_the_run_goes_on(
 def test_a_table_that_somebody_has_locked_does_not_block_a_run(
     pg_target: Target, settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_backfill.engine.runs.STATEMENT_SECONDS", 0.2)
+    monkeypatch.setattr("airflow_provider_backfill.engine.observers.STATEMENT_SECONDS", 0.2)
     world = World(pg_target, settings)
     backfill, plan = world.seeded(source_of(events()))
     world.run(backfill, plan, 1)

@@ -13,7 +13,7 @@ from airflow_provider_backfill.get_provider_info import get_provider_info
 
 pytestmark = pytest.mark.unit
 
-NUMBERS = [field.name for field in fields(Settings) if field.name != "work_dir"]
+NUMBERS = [field.name for field in fields(Settings) if field.type in ("int", "float")]
 
 
 def environment(**options):
@@ -52,6 +52,7 @@ def test_airflows_variables_are_read():
             wait_timeout_seconds="1e3",
             file_lock_timeout_seconds="5",
             work_dir=" /var/lib/backfill ",
+            trace=" True ",
         )
     )
     assert settings == Settings(
@@ -62,8 +63,18 @@ def test_airflows_variables_are_read():
         wait_timeout_seconds=1_000,
         file_lock_timeout_seconds=5,
         work_dir="/var/lib/backfill",
+        trace=True,
     )
     assert settings.work_root == "/var/lib/backfill"
+
+
+@pytest.mark.parametrize(
+    ("text", "on"), [("true", True), ("F", False), ("1", True), ("0", False), (" ", False)]
+)
+def test_switches_are_read_as_airflow_reads_its_own(text, on):
+    assert Settings.from_environment(environment(trace=text)).trace is on
+    with pytest.raises(SettingError, match=r"trace = 'maybe' is neither true nor false; change it in"):
+        Settings.from_environment(environment(trace="maybe"))
 
 
 def test_the_processs_environment_is_read_by_default(monkeypatch):
