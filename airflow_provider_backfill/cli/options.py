@@ -320,6 +320,24 @@ def gap_options(command: Command) -> Command:
     return _with(command, _SOURCE, start, end, timezone, *_SOURCE_OPTIONS, *_target_options(True))
 
 
+def known_options(command: Command) -> Command:
+    """A backfill that the ledger has: its id, or what `backfill_options` makes it from."""
+    return _with(
+        command,
+        click.argument("source", metavar="[SOURCE]", required=False),
+        *_window_options(False),
+        *_SOURCE_OPTIONS,
+        _ON_EMPTY,
+        _CONCURRENCY,
+        *_target_options(True),
+        click.option(
+            "--backfill-id",
+            metavar="ID",
+            help="The backfill, instead of SOURCE and its window; `status` shows it.  [default: none]",
+        ),
+    )
+
+
 def look_options(command: Command) -> Command:
     """The source, and what else there may be of a backfill."""
     return _with(command, _SOURCE, *_window_options(False), *_SOURCE_OPTIONS, *_target_options(False))

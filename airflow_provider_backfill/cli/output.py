@@ -9,6 +9,7 @@ from typing import Self
 
 import click
 
+from airflow_provider_backfill.engine.controls import Control
 from airflow_provider_backfill.engine.plan import BackfillPlan, interval_label
 from airflow_provider_backfill.engine.records import ChunkRow, Claim
 from airflow_provider_backfill.engine.report import chunk_line, completed, running
@@ -39,6 +40,11 @@ def waiting_for(rows: Sequence[ChunkRow], total: int, seconds_left: float) -> st
     return f"waiting for {what} claimed elsewhere by {who} ({lease}); giving up in {seconds_left:.0f} s"
 
 
+def paused_by(control: Control) -> str:
+    """Why a run does not go on."""
+    return f"waiting, the backfill is {control}"
+
+
 class Lines:
     """One line a step.
 
@@ -58,6 +64,7 @@ class Lines:
         self._write = write
         self._clock = clock
         self._waited_at: float | None = None
+        self._control: Control | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +89,11 @@ class Lines:
         if self._waited_at is None or now - self._waited_at >= WAIT_LINE_SECONDS:
             self._waited_at = now
             self._write(waiting_for(rows, self._total, seconds_left))
+
+    def paused(self, control: Control) -> None:
+        if self._control != control:
+            self._control = control
+            self._write(paused_by(control))
 
 
 class Bar:
@@ -154,6 +166,9 @@ class Bar:
 
     def waiting(self, rows: list[ChunkRow], seconds_left: float) -> None:
         self._progress.update(self._task, description=waiting_for(rows, self._total, seconds_left))
+
+    def paused(self, control: Control) -> None:
+        self._progress.update(self._task, description=paused_by(control))
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]]) -> None:

@@ -12,6 +12,8 @@ import click
 from airflow_provider_backfill.cli.options import common_options, plan_options
 from airflow_provider_backfill.cli.output import print_pairs, print_table
 from airflow_provider_backfill.cli.request import Request
+from airflow_provider_backfill.cli.status import control_document, controls
+from airflow_provider_backfill.engine.controls import Control
 from airflow_provider_backfill.engine.intervals import Interval, plain_bound
 from airflow_provider_backfill.engine.report import explain, plan_pairs, standing
 from airflow_provider_backfill.engine.survey import Survey
@@ -34,30 +36,31 @@ def plan(*, as_json: bool, reasons: bool, chunk: tuple[str, ...], **options: Any
     """
     found = [_survey(options, size) for size in chunk]
     if as_json:
-        documents = [_document(each, reasons=reasons) for each in found]
+        documents = [_document(*each, reasons=reasons) for each in found]
         document = documents[0] if len(documents) == 1 else documents
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return 0
-    for number, each in enumerate(found):
+    for number, (each, control) in enumerate(found):
         if number:
             click.echo()
-        print_pairs(plan_pairs(each))
+        said = [(str(control.state), str(control).partition(" ")[2])] if control else []
+        print_pairs([*plan_pairs(each), *said])
         if reasons:
             click.echo()
             print_table(("chunk", "interval", "why"), explain(each))
     return 0
 
 
-def _survey(options: Mapping[str, Any], chunk: str) -> Survey:
+def _survey(options: Mapping[str, Any], chunk: str) -> tuple[Survey, Control | None]:
     request = Request.of({**options, "chunk": chunk})
     backfill = request.backfill()
     plan = backfill.plan()
     if handover := request.handing_over(backfill):
         handover.check()
-    return backfill.survey(plan, request.concurrency)
+    return backfill.survey(plan, request.concurrency), controls(backfill.target).get(plan.backfill_id)
 
 
-def _document(found: Survey, *, reasons: bool) -> Mapping[str, Any]:
+def _document(found: Survey, control: Control | None, *, reasons: bool) -> Mapping[str, Any]:
     plan, window, estimate = found.plan, found.plan.window, found.estimate
     document: dict[str, Any] = {
         "backfill_id": plan.backfill_id,
@@ -79,6 +82,7 @@ def _document(found: Survey, *, reasons: bool) -> Mapping[str, Any]:
             "seconds": estimate.seconds and asdict(estimate.seconds),
             "rows": estimate.rows and asdict(estimate.rows),
         },
+        "control": control_document(control),
     }
     if reasons:
         document["explain"] = [

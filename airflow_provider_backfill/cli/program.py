@@ -11,12 +11,15 @@ import click
 
 from airflow_provider_backfill import __version__
 from airflow_provider_backfill._text import masked
+from airflow_provider_backfill.cli.control import cancel, pause, resume
 from airflow_provider_backfill.cli.explain import explain
 from airflow_provider_backfill.cli.gaps import gaps
+from airflow_provider_backfill.cli.mark import mark
 from airflow_provider_backfill.cli.options import DEBUG, hidden
 from airflow_provider_backfill.cli.plan import plan
 from airflow_provider_backfill.cli.promote import promote
 from airflow_provider_backfill.cli.release import release
+from airflow_provider_backfill.cli.restate import restate
 from airflow_provider_backfill.cli.run import run
 from airflow_provider_backfill.cli.status import status
 from airflow_provider_backfill.cli.validate import validate
@@ -28,8 +31,8 @@ NAME = "chunked-backfill"
 EPILOG = """\b
 Exit codes:
   0  the window is covered, or what was asked for is done
-  1  the window is not covered (the same command again resumes), a chunk was not released, or the
-     database could not be used
+  1  the window is not covered (the same command again resumes), a chunk was not released or not
+     marked, or the database could not be used
   2  refused or misused: nothing was written
 
 \b
@@ -122,6 +125,11 @@ main.add_command(plan)
 main.add_command(gaps)
 main.add_command(promote)
 main.add_command(status)
+main.add_command(pause)
+main.add_command(resume)
+main.add_command(cancel)
+main.add_command(restate)
+main.add_command(mark)
 main.add_command(release)
 main.add_command(validate)
 main.add_command(explain)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import re
-import socket
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import click
 
 from airflow_provider_backfill._text import span
+from airflow_provider_backfill.cli.asking import confirm, person
+from airflow_provider_backfill.cli.choosing import Position, positions_of
 from airflow_provider_backfill.cli.options import common_options, target_options
 from airflow_provider_backfill.cli.output import print_table
 from airflow_provider_backfill.cli.request import Place, misuse
@@ -26,46 +23,6 @@ from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.exceptions import ChunkMissingError
 
 _COLUMNS = ("chunk", "interval", "holder", "task", "claimed", "lease")
-_CHUNK_ID = re.compile(r"[0-9]{6}")
-_NUMBER = re.compile(r"([0-9]+)(?:/([0-9]+))?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """A chunk as ``--chunk`` spells it.
-
-    Args:
-        number: Its place in the backfill, from 1.
-        total: How many chunks the backfill is said to have; None where it is not said.
-    """
-
-    number: int
-    total: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Position:
-        """Read ``3``, ``3/5`` or the chunk id ``000002``.
-
-        Raises:
-            click.BadParameter: It is none of these.
-        """
-        if _CHUNK_ID.fullmatch(text):
-            return cls(number=int(text) + 1)
-        match = _NUMBER.fullmatch(text)
-        if match is None or int(match[1]) == 0:
-            raise click.BadParameter(
-                f"{text!r} is no chunk: pass its number from 1 (3 or 3/5), or the six digits of its chunk_id"
-            )
-        return cls(number=int(match[1]), total=int(match[2]) if match[2] else None)
-
-    def __str__(self) -> str:
-        return str(self.number) if self.total is None else f"{self.number}/{self.total}"
-
-
-def _positions(
-    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> tuple[Position, ...]:
-    return tuple(dict.fromkeys(Position.parse(value) for value in values))
 
 
 @click.command(short_help="Take chunks from who holds them.")
@@ -76,7 +33,7 @@ def _positions(
     "--chunk",
     "positions",
     multiple=True,
-    callback=_positions,
+    callback=positions_of,
     metavar="N",
     help="Release this chunk of the backfill; may be repeated. N counts from 1, as everywhere (3 or 3/5); "
     "six digits are a chunk_id, which counts from 000000.  [default: none]",
@@ -205,21 +162,7 @@ def _lease(left: float | None) -> str:
 
 
 def _ask(count: int) -> None:
-    """Ask on the terminal.
-
-    Raises:
-        click.UsageError: There is no terminal.
-        click.ClickException: The answer is no.
-    """
-    if not sys.stdin.isatty():
-        raise misuse("Nothing was released: nobody can be asked where stdin is no terminal, pass --yes")
-    try:
-        agreed = click.confirm(f"Release {count} chunk{'s' * (count != 1)}?")
-    except click.Abort:
-        click.echo()
-        agreed = False
-    if not agreed:
-        raise click.ClickException("nothing was released")
+    confirm(f"Release {count} chunk{'s' * (count != 1)}?", "released")
 
 
 def _release(target: Target, reading: Reading, held: Sequence[ChunkRow], sources: Sequence[str]) -> int:
@@ -227,7 +170,7 @@ def _release(target: Target, reading: Reading, held: Sequence[ChunkRow], sources
     from airflow_provider_backfill.engine.stage import drop_leftovers
 
     settings = Settings.from_environment()
-    reason = f"released by {_me()}"
+    reason = f"released by {person()}"
     failures = 0
     with target.connect(settings.file_lock_timeout_seconds) as session:
         ledger = Ledger(session, target)
@@ -266,12 +209,3 @@ def _since(row: ChunkRow | None) -> str:
     if row.status in HELD:
         return f"{_holder(row)} has claimed it since"
     return "it was completed since" if row.status is ChunkStatus.COMPLETED else f"it is {row.status} already"
-
-
-def _me() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        # A container may run under a number that has no name.
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"

@@ -12,7 +12,9 @@ from airflow_provider_backfill.cli import logs
 from airflow_provider_backfill.cli.options import backfill_options, common_options
 from airflow_provider_backfill.cli.output import Bar, Lines
 from airflow_provider_backfill.cli.request import Request
+from airflow_provider_backfill.cli.status import controls
 from airflow_provider_backfill.engine import drive
+from airflow_provider_backfill.engine.controls import ControlState
 from airflow_provider_backfill.engine.records import ChunkStatus
 from airflow_provider_backfill.engine.report import Tally
 
@@ -41,7 +43,11 @@ def run(**options: Any) -> int:
 
 
 def load(request: Request) -> int:
-    """Load what is due, show it, and return the exit code."""
+    """Load what is due, and say what has come of it; returns the exit code.
+
+    Raises:
+        click.ClickException: The window is not covered.
+    """
     try:
         tally = _run(request)
     except drive.Stopped:
@@ -53,6 +59,9 @@ def load(request: Request) -> int:
     for line in tally.shortfall():
         click.echo(line, err=True)
     done = tally.completed + tally.skipped
+    control = controls(request.place.target()).get(tally.backfill_id)
+    if control is not None and control.state is ControlState.CANCELLED:
+        raise click.ClickException(f"{control.error()}; {done} of {tally.total} chunks are completed")
     raise click.ClickException(
         f"the window is not covered, {done} of {tally.total} chunks are completed; "
         "run the same command again to resume"
@@ -61,7 +70,7 @@ def load(request: Request) -> int:
 
 def _run(request: Request) -> Tally:
     backfill = request.backfill()
-    prepare = partial(_prepare, logs.verbose(), bool(request.place.conn_id))
+    prepare = partial(prepare_process, logs.verbose(), bool(request.place.conn_id))
     prepare()
     plan = backfill.plan()
     if handover := request.handing_over(backfill):
@@ -88,7 +97,7 @@ def _hand_over(request: Request) -> None:
         click.echo(f"handed over to pipeline {request.handover}: {bookmark}")
 
 
-def _prepare(verbose: bool, with_airflow: bool) -> None:
+def prepare_process(verbose: bool, with_airflow: bool) -> None:
     """What each process that loads chunks does first."""
     logs.configure(verbose)
     if with_airflow:

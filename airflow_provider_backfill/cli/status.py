@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -14,9 +14,11 @@ import click
 from airflow_provider_backfill.cli.options import common_options, target_options
 from airflow_provider_backfill.cli.output import print_table
 from airflow_provider_backfill.cli.request import Place
+from airflow_provider_backfill.engine.controls import BackfillControls, Control
 from airflow_provider_backfill.engine.destinations.base import Target
 from airflow_provider_backfill.engine.intervals import plain_bound
 from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.marks import ChunkMarks, Marked
 from airflow_provider_backfill.engine.plan import interval_label
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
 from airflow_provider_backfill.engine.settings import Settings
@@ -33,12 +35,16 @@ class Reading:
         absent: Why there are none: ``database``, ``ledger``, ``source`` or ``rows``; None if there are some.
         sources: The sources that it has rows of.
         now: When it was read, by the database's clock.
+        controls: What of it is paused or cancelled, by backfill.
+        marks: What people have marked, by backfill and chunk.
     """
 
     rows: Sequence[ChunkRow] = ()
     absent: str | None = None
     sources: Sequence[str] = ()
     now: datetime | None = None
+    controls: Mapping[str, Control] = field(default_factory=dict)
+    marks: Mapping[tuple[str, str], Marked] = field(default_factory=dict)
 
 
 @click.command(short_help="Show what the ledger says.")
@@ -61,7 +67,9 @@ def status(*, source_name: str | None, as_json: bool, **options: Any) -> int:
     else:
         for (backfill_id, total), rows in backfills(reading.rows):
             click.echo(heading(backfill_id, total, rows))
-            print_table(_COLUMNS, [_cells(row, total) for row in rows])
+            if backfill_id in reading.controls:
+                click.echo(str(reading.controls[backfill_id]))
+            print_table(_COLUMNS, [_cells(row, total, reading) for row in rows])
     return 0
 
 
@@ -75,10 +83,21 @@ def read(target: Target, source_name: str | None) -> Reading:
         if not ledger.exists():
             return Reading(absent="ledger")
         rows, now = ledger.dataset_chunks(), ledger.clock()
+        controls = BackfillControls(session, target).read()
+        marks = ChunkMarks(session, target).latest()
     sources = sorted({row.source_section for row in rows})
     chosen = [row for row in rows if source_name in (None, row.source_section)]
     absent = None if chosen else "source" if rows else "rows"
-    return Reading(rows=chosen, absent=absent, sources=sources, now=now)
+    return Reading(rows=chosen, absent=absent, sources=sources, now=now, controls=controls, marks=marks)
+
+
+def controls(target: Target) -> Mapping[str, Control]:
+    """What of a dataset is paused or cancelled, by backfill. Only reads."""
+    if not target.exists():
+        return {}
+    wait = Settings.from_environment().file_lock_timeout_seconds
+    with target.connect(wait, read_only=True) as session:
+        return BackfillControls(session, target).read()
 
 
 def absence(reading: Reading, dataset: str, source_name: str | None) -> str:
@@ -121,7 +140,7 @@ def _counts(rows: Sequence[ChunkRow]) -> dict[str, int]:
     }
 
 
-def _cells(row: ChunkRow, total: int) -> tuple[str, ...]:
+def _cells(row: ChunkRow, total: int, reading: Reading) -> tuple[str, ...]:
     timezone = row.chunk_size.partition("@")[2] or "UTC"
     return (
         f"{row.number}/{total}",
@@ -130,11 +149,13 @@ def _cells(row: ChunkRow, total: int) -> tuple[str, ...]:
         "" if row.records_loaded is None else str(row.records_loaded),
         "" if row.attempt is None else str(row.attempt),
         row.run_id,
-        _note(row),
+        _note(row, reading.marks.get((row.backfill_id, row.chunk_id))),
     )
 
 
-def _note(row: ChunkRow) -> str:
+def _note(row: ChunkRow, marked: Marked | None) -> str:
+    if marked is not None and marked.holds(row):
+        return str(marked)
     holder = row.claimed_by or "an unknown worker"
     if row.lapsed:
         return f"{holder} let its lease run out"
@@ -159,9 +180,35 @@ def _json(dataset: str, reading: Reading) -> str:
             "chunks": total,
             **_counts(rows),
             "records": sum(row.records_loaded or 0 for row in rows if row.status is ChunkStatus.COMPLETED),
+            "control": control_document(reading.controls.get(backfill_id)),
         }
         for (backfill_id, total), rows in backfills(reading.rows)
     ]
-    chunks = [{**row.as_json(), "held": row.held} for row in reading.rows]
+    chunks = [
+        {
+            **row.as_json(),
+            "held": row.held,
+            "marked": _marked_document(reading.marks.get((row.backfill_id, row.chunk_id)), row),
+        }
+        for row in reading.rows
+    ]
     document = {"dataset": dataset, "absent": reading.absent, "backfills": summaries, "chunks": chunks}
     return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def control_document(control: Control | None) -> dict[str, Any] | None:
+    """Who has paused or cancelled a backfill, for machines."""
+    if control is None:
+        return None
+    return {
+        "state": str(control.state),
+        "who": control.who,
+        "why": control.why,
+        "at": control.at.isoformat(),
+    }
+
+
+def _marked_document(marked: Marked | None, row: ChunkRow) -> dict[str, Any] | None:
+    if marked is None or not marked.holds(row):
+        return None
+    return {"mark": str(marked.mark), "who": marked.who, "why": marked.why, "at": marked.at.isoformat()}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from airflow_provider_backfill.engine.controls import BackfillControls, Control
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.fields import ChunkFields
 from airflow_provider_backfill.engine.inputs import PlanInputs
@@ -194,6 +195,11 @@ class Backfill:
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
             ledger = Ledger(session, self.target)
             return len(ledger.due(plan, since, limit, reload=self.reloads))
+
+    def control(self, plan: BackfillPlan) -> Control | None:
+        """Who has paused or cancelled the backfill, which is seeded; None if nobody has."""
+        with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
+            return BackfillControls(session, self.target).read(plan.backfill_id).get(plan.backfill_id)
 
     def clock(self) -> datetime:
         with self.target.connect(self.settings.file_lock_timeout_seconds) as session:

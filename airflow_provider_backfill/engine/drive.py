@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.backfill import Backfill
+from airflow_provider_backfill.engine.controls import Control, ControlState
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus, Claim
@@ -40,6 +41,9 @@ class Observer(Protocol):
 
     def waiting(self, rows: list[ChunkRow], seconds_left: float) -> None:
         """Told each second; ``rows`` are held, or are pending because another backfill is at work there."""
+
+    def paused(self, control: Control) -> None:
+        """Told each second while somebody keeps the backfill from going on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,8 @@ def run(
 ) -> Tally:
     """Run what is due of a plan that is seeded, until the window is covered or a chunk fails.
 
-    Chunks that somebody else holds are waited for at the end, at most ``wait_timeout_seconds``.
+    Chunks that somebody else holds are waited for at the end, at most ``wait_timeout_seconds``. While the
+    backfill is paused, the run waits; where it is cancelled, the run ends.
 
     Args:
         backfill: What was asked for.
@@ -90,16 +95,31 @@ def run(
     loaded: set[str] = set()
     deadline = time.monotonic() + backfill.settings.wait_timeout_seconds
     due = concurrency
+    resting = False
     with stoppable():
         while True:
             # Most rounds of a wait find nothing to do, which is no work for processes.
-            if min(concurrency, due) <= 1:
+            if resting:
+                clean = True
+            elif min(concurrency, due) <= 1:
                 clean = work(backfill, plan, since, observer, loaded.add)
             else:
                 clean = _work_in_processes(
                     backfill, plan, since, observer, loaded, concurrency, prepare_worker
                 )
             rows = backfill.rows(plan)
+            control = backfill.control(plan) if clean else None
+            if control is not None and _keeps_waiting(control, rows):
+                observer.paused(control)
+                time.sleep(POLL_SECONDS)
+                deadline += POLL_SECONDS
+                due = concurrency
+                resting = True
+                continue
+            if resting:
+                resting = False
+                continue
+            clean = clean and control is None
             held = [row for row in rows if row.held]
             left = deadline - time.monotonic()
             # The chunk of a lease that has run out since is claimed in the next round. Where one is pending
@@ -117,6 +137,12 @@ def run(
                 observer.waiting(held or kept, left)
             time.sleep(min(POLL_SECONDS, left))
             due = backfill.due(plan, since, limit=concurrency)
+
+
+def _keeps_waiting(control: Control, rows: list[ChunkRow]) -> bool:
+    """The backfill is paused, and not through all the same."""
+    finished = all(row.status is ChunkStatus.COMPLETED for row in rows)
+    return control.state is ControlState.PAUSED and not finished
 
 
 def _settle(

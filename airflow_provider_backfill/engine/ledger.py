@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_backfill._text import masked, storable
+from airflow_provider_backfill.engine.controls import BackfillControls
 from airflow_provider_backfill.engine.coverage import ChunkCoverage, Standing
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
 from airflow_provider_backfill.engine.intervals import bound_text, stored_bound
@@ -73,7 +74,8 @@ class Ledger(LedgerReader):
                 if twice:
                     raise DuplicateChunksError(*map(str, twice[0]))
                 self._run("create_unique_index", index=self._target.dialect.quote(f"{LEDGER_TABLE}_chunk"))
-            for tables in beside:
+            # Claims read the controls, whoever prepared the ledger.
+            for tables in (BackfillControls(self._session, self._target), *beside):
                 tables.create()
 
     def seed(self, plan: BackfillPlan) -> None:
@@ -122,9 +124,12 @@ class Ledger(LedgerReader):
             ChunkHeldError: A live claim, this chunk's or one of the same source that overlaps it, stands.
             OverlapError: Another backfill of the source has completed some of it.
             ChunkMissingError: There is no such row any more.
+            BackfillPausedError: Somebody has paused the backfill.
+            BackfillCancelledError: Somebody has cancelled it.
         """
         keys = {"backfill_id": row.backfill_id, "chunk_id": row.chunk_id}
         with self._locked(f"claim|{row.source_section}"):
+            BackfillControls(self._session, self._target).check(row.backfill_id)
             claim = self._claim(row.backfill_id, row.chunk_id, claimant, lease_seconds, reload)
             if claim:
                 return claim
@@ -159,7 +164,7 @@ class Ledger(LedgerReader):
         *,
         reload: bool = False,
     ) -> Claim | None:
-        """Take the first chunk that may be had; None when there is none.
+        """Take the first chunk that may be had; None when there is none, also since somebody paused it all.
 
         Args:
             plan: The backfill.
@@ -169,6 +174,8 @@ class Ledger(LedgerReader):
             reload: See `claim`.
         """
         with self._locked(f"claim|{plan.source_name}"):
+            if BackfillControls(self._session, self._target).of(plan.backfill_id):
+                return None
             for chunk_id in self.due(plan, since, _LOOKS, reload=reload):
                 # One that was being published when its lease ran out is completed by the time it answers.
                 if claim := self._claim(plan.backfill_id, chunk_id, claimant, lease_seconds, reload):

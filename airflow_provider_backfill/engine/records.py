@@ -38,7 +38,7 @@ TRANSITIONS: frozenset[tuple[ChunkStatus, ChunkStatus]] = frozenset(
         (ChunkStatus.RUNNING, ChunkStatus.FAILED),
         (ChunkStatus.RUNNING, ChunkStatus.COMPLETED),
         (ChunkStatus.COMPLETED, ChunkStatus.PENDING),
-        # Other backfills have loaded the chunk.
+        # Other backfills have loaded the chunk, or a person marks it done.
         (ChunkStatus.PENDING, ChunkStatus.COMPLETED),
         (ChunkStatus.FAILED, ChunkStatus.COMPLETED),
     }
@@ -203,6 +203,11 @@ class ChunkRow:
     @property
     def loads(self) -> tuple[str, ...]:
         return tuple(self.load_ids.split(",")) if self.load_ids else ()
+
+    @property
+    def known(self) -> bool:
+        """The ledger says which rows in the tables are this chunk's, or that there are none."""
+        return bool(self.load_ids) or self.records_loaded == 0
 
     def as_json(self) -> Mapping[str, Any]:
         """The row for machines: times as ISO-8601, without the claim token, which is a right and no news."""

@@ -16,6 +16,8 @@ TASKS_TABLE = "_dlt_backfill_tasks"
 REJECTED_TABLE = "_dlt_rejected"
 RUNS_TABLE = "_dlt_ops_runs"
 TRACES_TABLE = "_dlt_trace"
+CONTROLS_TABLE = "_dlt_backfill_controls"
+MARKS_TABLE = "_dlt_backfill_marks"
 
 
 class Statements:
@@ -39,6 +41,7 @@ class Statements:
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:
+        """A transaction of whoever has the dataset's lock of that name."""
         dialect = self._target.dialect
         with dialect.exclusive(self._target), self._session.transaction():
             dialect.lock(self._session, f"{self._target.dataset_name}|{key}")
@@ -55,6 +58,8 @@ class Statements:
             "rejected": self._target.table(REJECTED_TABLE),
             "runs": self._target.table(RUNS_TABLE),
             "traces": self._target.table(TRACES_TABLE),
+            "controls": self._target.table(CONTROLS_TABLE),
+            "marks": self._target.table(MARKS_TABLE),
         }
         # The loads of a chunk are known, or it brought nothing.
         known = "(other.load_ids IS NOT NULL OR coalesce(other.records_loaded, 0) = 0)"
@@ -69,9 +74,11 @@ class Statements:
 
 
 __all__ = [
+    "CONTROLS_TABLE",
     "INPUTS_TABLE",
     "LEDGER_TABLE",
     "MAPS_TABLE",
+    "MARKS_TABLE",
     "REJECTED_TABLE",
     "RUNS_TABLE",
     "TASKS_TABLE",

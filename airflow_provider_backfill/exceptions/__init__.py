@@ -34,6 +34,8 @@
     ├── LedgerError
     │   ├── ClaimLostError                  the attempt's claim ran out or was taken away
     │   ├── ChunkHeldError                  somebody else holds the chunk now
+    │   ├── BackfillPausedError             somebody has paused the backfill
+    │   ├── BackfillCancelledError          somebody has cancelled it
     │   ├── LedgerBusyError                 the ledger's database stayed locked
     │   ├── LedgerUnreachableError          the ledger's database does not let us in
     │   ├── ChunkMissingError               the ledger has no such row
@@ -53,6 +55,8 @@ from __future__ import annotations
 from airflow_provider_backfill.exceptions.attempts import (
     AssertionFailedError,
     AttemptError,
+    BackfillCancelledError,
+    BackfillPausedError,
     ChunkHeldError,
     ChunkMissingError,
     ClaimLostError,
@@ -102,7 +106,9 @@ from airflow_provider_backfill.exceptions.windows import (
 __all__ = [
     "AssertionFailedError",
     "AttemptError",
+    "BackfillCancelledError",
     "BackfillError",
+    "BackfillPausedError",
     "BoundFormatError",
     "ChoiceError",
     "ChunkFieldError",

@@ -60,6 +60,43 @@ class ChunkHeldError(LedgerError):
 
 
 @dataclass(eq=False, repr=False)
+class BackfillPausedError(LedgerError):
+    """Backfill ``backfill_id`` was paused by ``who`` (user and host) at ``at``; ``why`` may be None."""
+
+    backfill_id: str
+    who: str
+    at: datetime
+    why: str | None = None
+
+    def _message(self) -> str:
+        return (
+            f"backfill {self.backfill_id} was paused by {_said(self)}; chunks that nobody has claimed wait "
+            f"until it goes on: chunked-backfill resume --backfill-id {self.backfill_id}"
+        )
+
+
+@dataclass(eq=False, repr=False)
+class BackfillCancelledError(LedgerError):
+    """Backfill ``backfill_id`` was cancelled by ``who`` (user and host) at ``at``; ``why`` may be None."""
+
+    backfill_id: str
+    who: str
+    at: datetime
+    why: str | None = None
+
+    def _message(self) -> str:
+        return (
+            f"backfill {self.backfill_id} was cancelled by {_said(self)}; chunks that nobody has claimed are "
+            f"left, to take it up again: chunked-backfill resume --backfill-id {self.backfill_id}"
+        )
+
+
+def _said(error: BackfillPausedError | BackfillCancelledError) -> str:
+    because = f" ({line(error.why)})" if error.why else ""
+    return f"{error.who} at {error.at.isoformat(timespec='seconds')}{because}"
+
+
+@dataclass(eq=False, repr=False)
 class LedgerBusyError(LedgerError):
     """The ``database`` (or its file) stayed locked for ``waited_seconds``, longer than the wait allows."""
 

@@ -222,7 +222,8 @@ class RestateError(RefusedError):
     def _message(self) -> str:
         return (
             f"{self.subject} cannot be loaded again: {line(self.reason)}, so its old rows would stay beside "
-            "the new ones; delete them by hand and load the window into another dataset, or leave it"
+            "the new ones; delete them by hand and say so (chunked-backfill mark --pending --forget), load "
+            "the window into another dataset, or leave it"
         )
 
 

@@ -16,6 +16,7 @@ from airflow_provider_backfill.operators.turns import Turn
 from airflow_provider_backfill.operators.waiting import (
     BLIND_SECONDS,
     GRACE_SECONDS,
+    PAUSED_SECONDS,
     POLL_SECONDS,
     SHORT_SECONDS,
     Wait,
@@ -166,10 +167,14 @@ class TaskTry:
 
     def _before(self, session: Session, runner: Runner, parts: Sequence[Part]) -> None:
         """Once a try: return the chunks of a task that was cleared alone to ``pending``."""
+        from airflow_provider_backfill.engine.controls import BackfillControls
         from airflow_provider_backfill.hooks.backfill import prepare_dlt
 
         if self._restated:
             return
+        if self._cleared:
+            # Before the try is noted: it begins once more when the backfill goes on.
+            BackfillControls(session, self._operator.hook.target).check(parts[0].backfill_id)
         self._restated = True
         if self._begin(session, parts[0].backfill_id) and self._operator.restates:
             prepare_dlt()
@@ -179,12 +184,26 @@ class TaskTry:
         return Wait.of(self._operator.settings.wait_timeout_seconds)
 
     def _patiently(self, part: Part, run: Callable[[], Outcome]) -> Outcome:
-        """Wait while somebody else holds the chunk: a retry after a kill comes before its lease runs out."""
-        from airflow_provider_backfill.exceptions import ChunkHeldError
+        """Wait while somebody else holds the chunk: a retry after a kill comes before its lease runs out.
+
+        While the backfill is paused, the task comes again without a worker slot; where it is cancelled, the
+        task is skipped.
+        """
+        from airflow_provider_backfill.exceptions import (
+            BackfillCancelledError,
+            BackfillPausedError,
+            ChunkHeldError,
+        )
 
         while True:
             try:
                 return run()
+            except BackfillCancelledError as cancelled:
+                raise AirflowSkipException(str(cancelled)) from None
+            except BackfillPausedError as paused:
+                self._operator.log.info("%s", part.line(f"waiting, {paused}"))
+                again = datetime.now(UTC) + timedelta(seconds=PAUSED_SECONDS)
+                raise AirflowRescheduleException(again) from None  # type: ignore[no-untyped-call]
             except ChunkHeldError as held:
                 left = self._wait.left
                 if held.lease_expires_at is None or left <= 0:

@@ -11,6 +11,8 @@ POLL_SECONDS = 5.0
 SHORT_SECONDS = 1.0
 #: Between two looks of a task whose trigger does not look at the ledger, seconds at most.
 BLIND_SECONDS = 60.0
+#: How long a task of a paused backfill stays away before it looks again, seconds.
+PAUSED_SECONDS = 60.0
 #: How long Airflow may take to resume a task after its wait, seconds; then it gives the task up.
 GRACE_SECONDS = 300.0
 

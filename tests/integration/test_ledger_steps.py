@@ -73,7 +73,7 @@ def test_the_password_is_blanked_out_of_a_reason(pg_target):
     for statement in (
         f"CREATE ROLE {user} LOGIN PASSWORD 'p@ss w/ord'",
         f'GRANT ALL ON SCHEMA "web_raw" TO {user}',
-        f"GRANT ALL ON {{ledger}} TO {user}",
+        f'GRANT ALL ON ALL TABLES IN SCHEMA "web_raw" TO {user}',
     ):
         sql(pg_target, statement)
     _, _, address = pg_target.credentials.rpartition("@")

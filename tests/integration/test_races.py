@@ -46,6 +46,8 @@ class Silent:
 
     def waiting(self, rows: Any, seconds_left: float) -> None: ...
 
+    def paused(self, control: Any) -> None: ...
+
 
 # What runs in the processes
 

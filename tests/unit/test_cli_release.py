@@ -15,7 +15,9 @@ from click.testing import CliRunner
 
 from airflow_provider_backfill._text import span
 from airflow_provider_backfill.cli import main
-from airflow_provider_backfill.cli.release import Position, _cells, _lease, _me, _since
+from airflow_provider_backfill.cli.asking import person
+from airflow_provider_backfill.cli.choosing import Position
+from airflow_provider_backfill.cli.release import _cells, _lease, _since
 from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
 from tests.support.commands import untouched
@@ -137,10 +139,10 @@ def test_what_became_of_a_chunk_is_told():
 
 def test_who_released_is_named_even_where_the_account_has_no_name(monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "alice")
-    assert _me() == f"alice@{socket.gethostname()}"
+    assert person() == f"alice@{socket.gethostname()}"
 
     def nameless() -> str:
         raise KeyError("uid not found")
 
     monkeypatch.setattr(getpass, "getuser", nameless)
-    assert _me() == f"{os.getuid()}@{socket.gethostname()}"
+    assert person() == f"{os.getuid()}@{socket.gethostname()}"

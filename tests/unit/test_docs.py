@@ -343,6 +343,24 @@ def test_subcommands_are_those_of_the_command():
     assert [parameter.opts for parameter in promote] == [parameter.opts for parameter in run]
 
 
+@pytest.mark.parametrize(
+    ("name", "like"), [("restate", "restate"), ("mark", "mark"), ("pause", "pause"), ("cancel", "pause")]
+)
+def test_options_beside_those_of_run_are_those_of_the_command(name, like):
+    """These take what `run` takes, so that a command line that is known needs another word alone."""
+    rows = table(section(DOCS / "reference" / "command.md", f"## {like}"), "option")
+    documented = {re.split(r"[ =]", spelling)[0] for option, *_ in rows for spelling in _CODE.findall(option)}
+    run, taken = ({p.name: p.opts for p in main.commands[word].params} for word in ("run", name))
+    assert set(run) <= set(taken)
+    assert documented == {spelling for key in set(taken) - set(run) for spelling in taken[key]}
+
+
+def test_resume_takes_what_pause_does_but_no_reason():
+    pause, resume = ({p.name for p in main.commands[word].params} for word in ("pause", "resume"))
+    assert pause - resume == {"reason"}
+    assert not resume - pause
+
+
 # Operators and hook; read as text, since importing Airflow takes seconds
 
 

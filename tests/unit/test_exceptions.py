@@ -11,7 +11,9 @@ from airflow_provider_backfill import exceptions
 from airflow_provider_backfill.exceptions import (
     AssertionFailedError,
     AttemptError,
+    BackfillCancelledError,
     BackfillError,
+    BackfillPausedError,
     BoundFormatError,
     ChoiceError,
     ChunkFieldError,
@@ -93,6 +95,8 @@ EXAMPLES: list[BackfillError] = [
     RestateError("chunk 3", "the ledger does not say which rows it loaded"),
     ClaimLostError("3/5", "publish", "worker-2:77"),
     ChunkHeldError("3/5", "worker-1:4711", LEASE_END, 41.6),
+    BackfillPausedError("d7a7c6e21e0d8ecb", "alice@laptop", LEASE_END, "the API is slow"),
+    BackfillCancelledError("d7a7c6e21e0d8ecb", "alice@laptop", LEASE_END),
     LedgerBusyError("web.duckdb", 600.0),
     LedgerUnreachableError("postgres", "connection refused"),
     DuplicateChunksError("d7a7c6e21e0d8ecb", "000002"),

@@ -10,11 +10,13 @@ from string import Formatter
 
 import pytest
 
+from airflow_provider_backfill.engine import controls as controls_module
 from airflow_provider_backfill.engine import inputs as inputs_module
 from airflow_provider_backfill.engine import lease as lease_module
 from airflow_provider_backfill.engine import ledger as ledger_module
 from airflow_provider_backfill.engine import ledger_reader as ledger_reader_module
 from airflow_provider_backfill.engine import maps as maps_module
+from airflow_provider_backfill.engine import marks as marks_module
 from airflow_provider_backfill.engine import visits as visits_module
 from airflow_provider_backfill.engine.destinations import dialects
 from airflow_provider_backfill.engine.queries import bind, load_queries
@@ -22,7 +24,11 @@ from airflow_provider_backfill.engine.records import CLAIMABLE, HELD, TRANSITION
 
 pytestmark = pytest.mark.unit
 
-LEDGER = load_queries("ledger.sql")
+#: Statements on the ledger alone; people's marks have a file of their own.
+LEDGER = {
+    **load_queries("ledger.sql"),
+    **{name: text for name, text in load_queries("marks.sql").items() if text.startswith("UPDATE")},
+}
 UPDATES = sorted(name for name, statement in LEDGER.items() if statement.startswith("UPDATE"))
 STATUS = r"status\s*(?:=|<>|(?:NOT )?IN)\s*(\([^)]*\)|'[^']*')"
 
@@ -46,6 +52,8 @@ def test_statements_are_found_by_name_without_their_comments():
         ("maps.sql", (maps_module,)),
         ("visits.sql", (visits_module,)),
         ("inputs.sql", (inputs_module,)),
+        ("controls.sql", (controls_module,)),
+        ("marks.sql", (marks_module,)),
     ],
 )
 def test_each_statement_is_used_by_its_class_and_nothing_else_is(file, modules):
@@ -181,7 +189,7 @@ def test_every_change_of_a_held_chunk_names_the_token_it_holds():
     without = {name for name in UPDATES if not token.search(LEDGER[name].partition("WHERE")[2])}
     # Nobody holds the chunk before a claim and after it was completed, by whomever; a lease that ran out is
     # nobody's; and whoever kept the others from renewing takes nothing from them.
-    assert without == {"absorb", "claim", "cover", "lapse", "restate", "spare"}
+    assert without == {"absorb", "claim", "cover", "done", "forget", "lapse", "restate", "spare"}
     assert "other.lease_expires_at <= {now}" in LEDGER["lapse"]
 
 

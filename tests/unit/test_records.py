@@ -65,12 +65,11 @@ def test_every_state_is_reached_from_pending_and_left_again():
     assert all(before is not after for before, after in TRANSITIONS)
 
 
-def test_only_a_running_chunk_is_completed_and_only_a_completed_one_is_reset():
+def test_a_chunk_is_completed_by_its_attempt_or_by_hand_and_only_a_completed_one_is_reset():
     assert {before for before, after in TRANSITIONS if after is ChunkStatus.COMPLETED} == {
         ChunkStatus.RUNNING,
-        # What other backfills have loaded.
-        ChunkStatus.PENDING,
-        ChunkStatus.FAILED,
+        # What other backfills have loaded, and somebody's mark.
+        *CLAIMABLE,
     }
     assert {before for before, after in TRANSITIONS if after is ChunkStatus.PENDING} == {
         ChunkStatus.COMPLETED

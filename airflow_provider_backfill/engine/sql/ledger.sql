@@ -271,14 +271,15 @@ UPDATE {ledger} SET
     status = 'pending', claimed_by = NULL, claimed_at = NULL, claim_token = NULL, lease_expires_at = NULL,
     started_at = NULL, completed_at = NULL, covered_by = NULL, updated_at = {now}
 WHERE backfill_id = :backfill_id AND (:chunk_ids IS NULL OR strpos(:chunk_ids, chunk_id) > 0) AND status = 'completed'
-  AND (load_ids IS NOT NULL OR coalesce(records_loaded, 0) = 0)
+  AND (load_ids IS NOT NULL OR records_loaded = 0 OR covered_by IS NOT NULL)
 RETURNING chunk_id
 
 -- name: unknown_loads
--- Rows whose load is not known cannot be told from others, and would stand twice.
+-- Rows whose load is not known cannot be told from others, and would stand twice. Whoever marks a chunk as done
+-- does not say how many there are.
 SELECT min(chunk_id) FROM {ledger}
 WHERE backfill_id = :backfill_id AND (:chunk_ids IS NULL OR strpos(:chunk_ids, chunk_id) > 0) AND status = 'completed'
-  AND load_ids IS NULL AND coalesce(records_loaded, 0) > 0
+  AND load_ids IS NULL AND records_loaded IS DISTINCT FROM 0 AND covered_by IS NULL
 HAVING count(*) > 0
 
 -- name: live_tokens
