@@ -41,6 +41,7 @@ __all__ = [
     "AirflowNotFoundException",
     "AirflowRescheduleException",
     "AirflowSkipException",
+    "Asset",
     "BaseHook",
     "BaseOperator",
     "BaseOperatorLink",

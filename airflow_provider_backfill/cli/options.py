@@ -328,8 +328,11 @@ def known_options(command: Command) -> Command:
         *_window_options(False),
         *_SOURCE_OPTIONS,
         _ON_EMPTY,
+        _OVERLAP,
         _CONCURRENCY,
         *_target_options(True),
+        _INTO,
+        _HANDOVER,
         click.option(
             "--backfill-id",
             metavar="ID",

@@ -44,6 +44,7 @@ Settings, from the environment (seconds, unless it says otherwise):
   AIRFLOW__CHUNKED_BACKFILL__MAX_CHUNKS                  10000  more chunks are refused
   AIRFLOW__CHUNKED_BACKFILL__WARN_CHUNKS                 1000   more chunks are warned about
   AIRFLOW__CHUNKED_BACKFILL__WORK_DIR                           directory to extract to
+  AIRFLOW__CHUNKED_BACKFILL__TRACE                       False  keep dlt's trace in _dlt_trace
 """
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dlt
 import pytest
 
 from airflow_provider_backfill.engine.extract import extract
 from airflow_provider_backfill.engine.intervals import Interval
+from airflow_provider_backfill.engine.progress import Progress
 from airflow_provider_backfill.engine.source import SourceSpec
 from tests.unit.test_source_cursors import FORMS, day
 
@@ -24,10 +25,11 @@ def test_a_chunk_has_its_rows_alone_and_the_resource_stays_as_it_was(
         package = extract(
             spec.load(),
             Interval(day(number), day(number + 1)),
-            destination=dlt.destinations.duckdb(":memory:"),
+            destination=cast(Any, dlt.destinations.duckdb(":memory:")),
             stored_schema=None,
             directory=str(tmp_path / str(number)),
             check=lambda: None,
+            progress=Progress(chunk=number),
             spec=spec,
         )
         assert package.row_counts == {"rows": 1}

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_backfill.engine import drive
 from airflow_provider_backfill.engine.backfill import Backfill
+from airflow_provider_backfill.engine.controls import Control
 from airflow_provider_backfill.engine.destinations import Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan, make_plan
@@ -43,6 +44,9 @@ class Seen:
 
     def waiting(self, rows: list[ChunkRow], seconds_left: float) -> None:
         raise AssertionError("nobody holds anything")
+
+    def paused(self, control: Control) -> None:
+        raise AssertionError("nobody paused it")
 
 
 @pytest.fixture

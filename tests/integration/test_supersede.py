@@ -89,7 +89,7 @@ def test_rows_of_the_chunk_are_replaced_by_their_cursor(
     world: World, kind: Any, at: pa.DataType, times: Callable[[datetime], Any], form: str | None
 ) -> None:
     rows = rows_of(times)
-    formats = {"cursor_format": {"*": form}} if form else {}
+    formats: dict[str, Any] = {"cursor_format": {"*": form}} if form else {}
     backfill, plan = world.seeded(arrow(rows, kind, at), **formats)
     world.run(backfill, plan)
     old = [(row["id"], "old") for row in rows]
@@ -215,7 +215,7 @@ def test_a_source_bounded_by_its_arguments_says_the_column(world: World) -> None
 
         return wrapped()
 
-    spec = {"arguments": {"since": "{chunk.start}"}, "bounded_by": "kwargs"}
+    spec: dict[str, Any] = {"arguments": {"since": "{chunk.start}"}, "bounded_by": "kwargs"}
     backfill, plan = world.seeded(made, cursor_column="at", **spec)
     world.run(backfill, plan)
     rows[2]["note"] = "new"

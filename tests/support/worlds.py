@@ -33,7 +33,7 @@ class World:
         self.target = target
         self.settings = settings
 
-    def backfill(self, source: Callable[[], Any] | str, days: int = 3, **spec: Any) -> Backfill:
+    def backfill(self, source: Callable[..., Any] | str, days: int = 3, **spec: Any) -> Backfill:
         return Backfill(
             source=SourceSpec(reference=source, **spec),
             target=self.target,
@@ -43,7 +43,7 @@ class World:
         )
 
     def seeded(
-        self, source: Callable[[], Any] | str, days: int = 3, **spec: Any
+        self, source: Callable[..., Any] | str, days: int = 3, **spec: Any
     ) -> tuple[Backfill, BackfillPlan]:
         backfill = self.backfill(source, days, **spec)
         plan = backfill.plan()

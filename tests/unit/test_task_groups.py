@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from airflow.serialization import serialized_objects
@@ -70,13 +70,13 @@ class TestOrder:
             _ = BaseOperator(task_id="first") >> groups >> BaseOperator(task_id="last")
         for name in ("orders", "views"):
             assert dag.get_task(f"{name}.plan").upstream_task_ids == {"first"}
-            assert dag.get_task(f"{name}.report").plan_task_id == f"{name}.plan"
+            assert cast(Any, dag.get_task(f"{name}.report")).plan_task_id == f"{name}.plan"
         assert dag.get_task("last").upstream_task_ids == {"orders.report", "views.report"}
 
     def test_a_window_that_another_task_finds(self) -> None:
         with DAG("a_dag", schedule=None) as dag:
             find = BaseOperator(task_id="find")
-            group(start=find.output["start"], end=find.output["end"])
+            group(start=cast(Any, find.output)["start"], end=cast(Any, find.output)["end"])
         plan, chunk, _ = parts(dag)
         assert plan.upstream_task_ids == {"find"}
         assert chunk.upstream_task_ids == {"events.plan"}
@@ -95,14 +95,14 @@ class TestNesting:
             _ = inner >> BaseOperator(task_id="clean")
         assert inner.group_id == "etl.events"
         assert [task.task_id for task in parts(dag, "etl.events")] == [f"etl.events.{part}" for part in PARTS]
-        assert dag.get_task("etl.events.report").plan_task_id == "etl.events.plan"
+        assert cast(Any, dag.get_task("etl.events.report")).plan_task_id == "etl.events.plan"
         assert dag.get_task("etl.clean").upstream_task_ids == {"etl.events.report"}
         assert set(etl.children) == {"etl.events", "etl.clean"}
 
     def test_in_a_group_without_a_prefix(self) -> None:
         with DAG("a_dag", schedule=None) as dag, TaskGroup("etl", prefix_group_id=False):
             group()
-        assert dag.get_task("events.report").plan_task_id == "events.plan"
+        assert cast(Any, dag.get_task("events.report")).plan_task_id == "events.plan"
 
     def test_in_a_group_that_is_passed(self) -> None:
         with DAG("a_dag", schedule=None) as dag:
@@ -113,7 +113,7 @@ class TestNesting:
     def test_the_arguments_of_the_outer_group_are_inherited(self) -> None:
         with (
             DAG("a_dag", schedule=None, default_args={"retries": 1, "pool": "small"}) as dag,
-            TaskGroup("etl", default_args={"retries": 4}),
+            TaskGroup("etl", default_args=cast(Any, {"retries": 4})),
         ):
             group(default_args={"queue": "heavy"})
         for task in parts(dag, "etl.events"):

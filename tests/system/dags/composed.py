@@ -13,7 +13,7 @@ from airflow_provider_backfill.operators.plan import BackfillPlanOperator
 from airflow_provider_backfill.operators.report import BackfillReportOperator
 
 SOURCE: dict[str, Any] = {"source": "steering_source:events", "conn_id": "postgres"}
-WINDOW = {"start": "2026-01-01", "end": "2026-01-04", "chunk": "1d"}
+WINDOW: dict[str, Any] = {"start": "2026-01-01", "end": "2026-01-04", "chunk": "1d"}
 
 
 def tell(context: Any) -> None:
@@ -58,7 +58,7 @@ with DAG(
 # [START by_hand]
 with DAG("composed_by_hand", schedule=None, params={"folder": ""}):
     where = {"conn_id": "postgres", "dataset_name": "composed_planned"}
-    source = {
+    source: dict[str, Any] = {
         "source": "steering_source:events",
         "source_kwargs": {"folder": "{{ params.folder }}/planned"},
         **where,
