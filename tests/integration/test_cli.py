@@ -114,6 +114,7 @@ def test_a_plan_counts_what_the_ledger_has(site):
         "first": {"from": "2026-01-01T00:00:00+00:00", "to": "2026-01-02T00:00:00+00:00"},
         "last": {"from": "2026-01-05T00:00:00+00:00", "to": "2026-01-06T00:00:00+00:00"},
         "recorded": True,
+        "control": None,
         "completed": 2,
         "covered": 0,
         "due": 3,

@@ -62,6 +62,7 @@ SHARED = [
     ("records_loaded", "BIGINT", "YES"),
     ("run_id", "TEXT", "NO"),
 ]
+TABLES = [("web_raw", "_dlt_backfill_controls"), ("web_raw", "_dlt_backfills")]
 OURS = [
     "attempt",
     "claim_token",
@@ -90,7 +91,7 @@ def columns(target):
 
 def tables(target):
     rows = sql(target, "SELECT table_schema, table_name FROM information_schema.tables")
-    return [row for row in rows if row[0] not in ("information_schema", "pg_catalog")]
+    return sorted(row for row in rows if row[0] not in ("information_schema", "pg_catalog"))
 
 
 def refuses_a_chunk_twice(target):
@@ -109,7 +110,7 @@ def test_the_table_is_as_the_contract_says(target):
     assert found[:17] == SHARED
     assert [name for name, _, _ in found[17:]] == OURS == list(OWN_COLUMNS)
     assert {nullable for _, _, nullable in found[17:]} == {"YES"}
-    assert tables(target) == [("web_raw", "_dlt_backfills")]
+    assert tables(target) == TABLES
     refuses_a_chunk_twice(target)
 
 
@@ -151,7 +152,7 @@ def test_eight_planners_that_start_together_make_one_table_with_one_row_a_chunk(
     backfill = plan(300)
     with crowd(8) as processes:
         assert processes.run(plan_and_seed, pg_target, backfill) == [300] * 8
-    assert tables(pg_target) == [("web_raw", "_dlt_backfills")]
+    assert tables(pg_target) == TABLES
     assert [row.chunk_id for row in everything(pg_target)] == [chunk.chunk_id for chunk in backfill.chunks]
     assert columns(pg_target)[:17] == SHARED
     refuses_a_chunk_twice(pg_target)
