@@ -196,7 +196,7 @@ def test_the_help_names_every_setting():
     }
     for field in fields(Settings):
         default = shown.pop(f"AIRFLOW__CHUNKED_BACKFILL__{field.name.upper()}")
-        assert field.default == "" or float(default) == field.default
+        assert default == str(field.default) or field.default == "" or float(default) == field.default
     assert shown == {}
 
 
