@@ -22,7 +22,14 @@ from airflow_provider_backfill.engine.plan import BackfillPlan
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus, Claim
 from airflow_provider_backfill.engine.report import Tally
 from airflow_provider_backfill.engine.signals import Stopped, blocked, check, held_back, stoppable, unblock
-from airflow_provider_backfill.exceptions import AttemptError, BackfillError, ChunkHeldError, ClaimLostError
+from airflow_provider_backfill.exceptions import (
+    AttemptError,
+    BackfillCancelledError,
+    BackfillError,
+    BackfillPausedError,
+    ChunkHeldError,
+    ClaimLostError,
+)
 
 __all__ = ["POLL_SECONDS", "Observer", "Stopped", "run", "work"]
 
@@ -168,6 +175,9 @@ def _settle(
                 return True, False
         except ChunkHeldError:
             return False, True
+        except (BackfillPausedError, BackfillCancelledError):
+            # The next round hears of it.
+            return True, True
     return bool(found.resolved.covered or pending & set(trimmed)), True
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider_backfill.engine.attempt import Attempt
 from airflow_provider_backfill.engine.causes import innermost, root_cause
+from airflow_provider_backfill.engine.controls import BackfillControls
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.gaps import seed_gaps
 from airflow_provider_backfill.engine.ledger import Ledger
@@ -154,7 +155,12 @@ class Runner:
 
     def _fill(self, row: ChunkRow, gaps: Sequence[BackfillPlan], claimant: Claimant, **how: Any) -> Outcome:
         """Load what is missing of a chunk that other backfills have loaded in part; nothing if none is."""
-        loaded = [self.run_chunk(gap.backfill_id, gap.chunks[0].chunk_id, claimant, **how) for gap in gaps]
+        loaded = []
+        for gap in gaps:
+            # A pause of the backfill is one of its gaps, too, which are backfills of their own.
+            with self.target.connect(self.settings.file_lock_timeout_seconds) as session:
+                BackfillControls(session, self.target).check(row.backfill_id)
+            loaded.append(self.run_chunk(gap.backfill_id, gap.chunks[0].chunk_id, claimant, **how))
         if gaps:
             # It is covered now, which the claim finds and records, unless somebody restated some of it.
             rest = self.run_chunk(row.backfill_id, row.chunk_id, claimant, **how)

@@ -61,8 +61,8 @@ class Statements:
             "controls": self._target.table(CONTROLS_TABLE),
             "marks": self._target.table(MARKS_TABLE),
         }
-        # The loads of a chunk are known, or it brought nothing.
-        known = "(other.load_ids IS NOT NULL OR coalesce(other.records_loaded, 0) = 0)"
+        # The loads of a chunk are known, or it brought nothing. One that was marked as done has no count.
+        known = "(other.load_ids IS NOT NULL OR other.records_loaded = 0)"
         statement = self._queries[name].format(
             **tables, **self._target.dialect.fragments, known=known, **words
         )

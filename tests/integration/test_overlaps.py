@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from airflow_provider_backfill.engine import drive
 from airflow_provider_backfill.engine.backfill import Backfill
-from airflow_provider_backfill.engine.controls import Control
+from airflow_provider_backfill.engine.controls import BackfillControls, Control, ControlState
 from airflow_provider_backfill.engine.destinations import Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan, make_plan
@@ -203,6 +204,37 @@ def test_reload_refuses_to_cut_a_neighbour(world: World) -> None:
         ledger._session.execute(f"UPDATE {world.target.ledger} SET load_ids = NULL")
     with pytest.raises(RestateError, match="does not say which rows it loaded"):
         over(backfill, "5d", end=6, overlap="reload").plan()
+
+
+def test_reload_refuses_what_a_person_marked_as_done(world: World) -> None:
+    """Nobody knows its rows, which would stay beside the new ones."""
+    backfill = world.backfill(source_of(events()))
+    inside = over(backfill, "1d", start=2, end=3)
+    plan = inside.plan()
+    inside.seed(plan)
+    with opened(world.target) as ledger:
+        ledger._session.execute(f"UPDATE {world.target.ledger} SET status = 'completed'")
+    with pytest.raises(RestateError, match="does not say which rows it loaded"):
+        over(backfill, "5d", end=6, overlap="reload").plan()
+
+
+def test_a_pause_reaches_the_gaps_of_a_chunk(world: World) -> None:
+    paused: list[BackfillPlan] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        # The first gap is read: whoever pauses the backfill now is heard before the second.
+        with opened(world.target) as ledger:
+            controls = BackfillControls(ledger._session, world.target)
+            controls.put("web_events", paused[0].backfill_id, ControlState.CANCELLED, "me@here", "enough")
+        yield from events()
+
+    load(over(world.backfill(source_of(events())), "1d", start=2, end=3))
+    wide = over(world.backfill(source_of(rows)), "5d", end=6, overlap="trim")
+    plan = wide.plan()
+    paused.append(plan)
+    wide.seed(plan)
+    tally = drive.run(wide, plan, Seen())
+    assert (tally.covered, world.query(IDS)) == (False, [(1,), (2,)])
 
 
 def test_a_plan_explains_each_chunk(world: World) -> None:

@@ -16,7 +16,7 @@ from airflow_provider_backfill.engine.records import ChunkStatus
 from airflow_provider_backfill.engine.runner import Outcome, this_claimant
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.window import ChunkSize
-from airflow_provider_backfill.exceptions import ChunkHeldError, OverlapError
+from airflow_provider_backfill.exceptions import ChunkHeldError
 from tests.support.crowds import Crowd, crowd
 from tests.support.ledgers import everything
 from tests.support.worlds import IDS, ITEMS, World
@@ -89,16 +89,14 @@ def run_all(number: int, barrier: Any, backfill: Backfill) -> list[str]:
     return [chunk_id for chunk_id in ids if patiently(backfill, plan.backfill_id, chunk_id).loaded]
 
 
-def run_window(number: int, barrier: Any, backfill: Backfill) -> int | str:
-    """A command on a window that another one overlaps: how many chunks it completed, or why none."""
+def run_window(number: int, barrier: Any, backfill: Backfill) -> tuple[int, bool]:
+    """A command on a window that another one cuts its own way: how many chunks it loaded; is it covered."""
     backfill = replace(backfill, chunk=ChunkSize.parse("24h" if number else "1d"))
     barrier.wait(60)
-    try:
-        plan = backfill.plan()
-        backfill.seed(plan)
-        return drive.run(backfill, plan, Silent()).completed
-    except OverlapError as error:
-        return type(error).__name__
+    plan = backfill.plan()
+    backfill.seed(plan)
+    tally = drive.run(backfill, plan, Silent())
+    return tally.completed, tally.covered
 
 
 # What must come out
@@ -147,11 +145,12 @@ def test_two_windows_of_one_source_that_overlap(
     world = World(pg_target, settings)
     backfill = world.backfill(f"{SOURCES}own_columns_source", days=4)
     answers = processes.run(run_window, backfill, count=2)
-    assert "OverlapError" in answers
-    done = [row.interval for row in everything(pg_target) if row.status is ChunkStatus.COMPLETED]
-    assert len(set(done)) == len(done)
-    ids = [number for (number, _) in world.query(IDS)]
-    assert ids == sorted({interval.instants[0].day for interval in done})
+    assert sum(loaded for loaded, _ in answers) == 4
+    assert {covered for _, covered in answers} == {True}
+    assert {row.status for row in everything(pg_target)} == {ChunkStatus.COMPLETED}
+    loaded = [row.interval for row in everything(pg_target) if row.covered_by is None]
+    assert len(set(loaded)) == len(loaded) == 4
+    assert world.query(IDS) == [(number, number * 10) for number in range(1, 5)]
     assert world.leftovers() == []
 
 

@@ -44,7 +44,7 @@ FROM {ledger} WHERE backfill_id = :backfill_id
 -- name: foreign_chunks
 -- Chunks of the same source in another backfill that overlap the window and are done.
 SELECT backfill_id, chunk_id, chunk_from, chunk_to, chunk_size, resource_name,
-    {load_ids} IS NULL AND coalesce(records_loaded, 0) > 0
+    {load_ids} IS NULL AND records_loaded IS DISTINCT FROM 0
 FROM {ledger} AS other
 WHERE other.source_section = :source_section
   AND {resources_meet}
