@@ -6,7 +6,7 @@ Everything else imports the names that moved between the lines from here. Where
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow import __version__ as _airflow_version
 from airflow.exceptions import AirflowRescheduleException
@@ -17,18 +17,18 @@ from airflow.providers.common.compat.sdk import (
     AirflowNotFoundException,
     AirflowSkipException,
     Asset,
-    BaseHook,
     BaseOperator,
     BaseOperatorLink,
-    Connection,
     Context,
     TaskGroup,
     TriggerRule,
     XComArg,
     conf,
-    get_unique_task_id,
 )
 from packaging.version import Version
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseHook, Connection, get_unique_task_id
 
 __all__ = [
     "AIRFLOW_V_3_0_PLUS",
@@ -79,6 +79,18 @@ else:
     from airflow.utils.context import KNOWN_CONTEXT_KEYS  # type: ignore[no-redef,attr-defined]
 
     ASSET_TYPES = (Asset,)
+
+#: Where they are needed they are imported. A DAG file that is parsed does without, and they cost it the most.
+_LATER = frozenset({"BaseHook", "Connection", "get_unique_task_id"})
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from airflow.providers.common.compat import sdk
+
+    return getattr(sdk, name)
+
 
 try:
     from airflow.sdk.exceptions import DuplicateTaskIdFound

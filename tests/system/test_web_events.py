@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -56,6 +57,27 @@ def test_the_failed_chunk_alone_is_tried_again(demonstration: Demonstration) -> 
 def test_chunks_are_labelled_by_their_interval(demonstration: Demonstration) -> None:
     labels = [chunk.label for chunk in demonstration.first.of(f"{GROUP}.chunk")]
     assert labels == [f"2026-01-0{day} → 2026-01-0{day + 1}" for day in range(1, 6)]
+
+
+def test_a_chunks_log_says_how_far_it_is_and_nothing_else(world: World, demonstration: Demonstration) -> None:
+    logs = world.airflow.task_logs(DAG_ID, f"{GROUP}.chunk")
+    [log] = [
+        text
+        for path, text in logs.items()
+        if demonstration.first.run_id in str(path) and path.parts[-2:] == ("map_index=0", "attempt=1.log")
+    ]
+    line = "chunk 1/5 [2026-01-01T00:00:00+00:00 → 2026-01-02T00:00:00+00:00): "
+    said = [
+        f"{line}running (run_id={RUN_IDS[0]})",
+        "chunk 1 extract: page_views 1 rows in ",
+        "chunk 1 normalize: page_views 1 rows in ",
+        "chunk 1 load: page_views 1 rows in ",
+        f"{line}completed (1 records)",
+    ]
+    # Airflow 3 writes JSON, which has its own spelling of an arrow.
+    places = [log.replace("\\u2192", "→").index(text) for text in said]
+    assert places == sorted(places)
+    assert not re.findall(r'"level": ?"(?:warning|error|critical)"| (?:WARNING|ERROR|CRITICAL) - ', log)
 
 
 def test_ledger_says_what_happened(demonstration: Demonstration) -> None:

@@ -63,6 +63,18 @@ def test_parsing_a_dag_imports_neither_dlt_nor_a_driver(tmp_path: Path) -> None:
     assert "airflow_provider_backfill.engine.runner" not in modules
 
 
+def test_parsing_every_example_imports_neither_dlt_nor_a_driver(tmp_path: Path) -> None:
+    examples = sorted((Path(__file__).parents[2] / "dags_examples").glob("*.py"))
+    assert examples
+    code = f"import runpy, sys\nsys.path.insert(0, {str(examples[0].parent)!r})\n"
+    code += "".join(f"runpy.run_path({str(path)!r})\n" for path in examples)
+    modules = imported(code, tmp_path=tmp_path)
+    assert "airflow_provider_backfill.operators.group" in modules
+    without = imported("from airflow_provider_backfill.version_compat import DAG", tmp_path=tmp_path)
+    assert not (modules - without) & HEAVY
+    assert not modules & {"dlt", "sources"}
+
+
 def test_the_lazy_names_are_those_announced() -> None:
     for name in airflow_provider_backfill.__all__:
         assert getattr(airflow_provider_backfill, name) is not None
