@@ -195,7 +195,7 @@ class Known:
             return known(place.target(), backfill_id, place.dataset)
         if not all(given[name] for name in needed):
             raise misuse("Say which backfill: pass --backfill-id, or SOURCE, --from, --to and --chunk")
-        request = Request.of(given)
+        request = Request.of_given(given)
         asked = request.backfill()
         source = asked.source.load(first_fields(asked.source, asked.window, asked.chunk, asked.settings))
         plan = cut(asked.source, source, asked.window, asked.chunk, asked.settings)

@@ -12,7 +12,9 @@ import click
 from airflow_provider_backfill._text import masked
 from airflow_provider_backfill.cli import logs
 from airflow_provider_backfill.engine.cursors import EVERY_RESOURCE
+from airflow_provider_backfill.engine.grains import Grain
 from airflow_provider_backfill.engine.overlaps import Overlap
+from airflow_provider_backfill.engine.strategies import Strategy
 
 if TYPE_CHECKING:
     from airflow_provider_backfill.engine.destinations.base import Target
@@ -188,24 +190,68 @@ _OVERLAP = click.option(
 )
 
 
-def _window_options(required: bool, *, several: bool = False) -> tuple[Callable[[Command], Command], ...]:
+_STRATEGY_OPTIONS = (
+    click.option(
+        "--strategy",
+        type=click.Choice([str(choice) for choice in Strategy]),
+        default=str(Strategy.WINDOW),
+        show_default=True,
+        help="Which windows to load: window, from --from to --to; full, the source's whole history; gaps, "
+        "what is missing; forward_only, nothing before --since; since_failed, what is missing from the first "
+        "failed chunk on. For the last three, --from and --to say within what.",
+    ),
+    click.option(
+        "--since",
+        metavar="TIME",
+        help="With forward_only: what is missing before is recorded as done without running.  "
+        "[default: none]",
+    ),
+    click.option(
+        "--lookback",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        metavar="N",
+        help="Load completed chunks again that lie within so many chunks before a window, once when it is "
+        "new.",
+    ),
+    click.option(
+        "--grain",
+        type=click.Choice([str(choice) for choice in Grain]),
+        help="Align bounds to hours, days, weeks or months in --timezone.  [default: as they are]",
+    ),
+)
+
+
+def _window_options(
+    required: bool, *, several: bool = False, chosen: bool = False
+) -> tuple[Callable[[Command], Command], ...]:
     without = "" if required else "  [default: none]"
+    bounded = required and not chosen
+    start_by, end_by = (
+        (
+            "  [required with strategy window; else the start of the history]",
+            "  [required likewise; else now]",
+        )
+        if chosen
+        else (without, without)
+    )
     return (
         click.option(
             "--from",
             "start",
-            required=required,
+            required=bounded,
             metavar="TIME",
             help="First instant of the window, included: ISO-8601 with an offset (2026-01-01T00:00:00Z), "
             "a date, which is midnight in --timezone, or a whole number, for a source whose cursor is an id."
-            f"{without}",
+            f"{start_by}",
         ),
         click.option(
             "--to",
             "end",
-            required=required,
+            required=bounded,
             metavar="TIME",
-            help=f"End of the window, not included; spelled as --from.{without}",
+            help=f"End of the window, not included; spelled as --from.{end_by}",
         ),
         click.option(
             "--chunk",
@@ -283,27 +329,25 @@ _COMMON_OPTIONS = (
 
 
 def backfill_options(command: Command) -> Command:
-    """The source, the window and the destination: all that makes a backfill."""
-    return _with(
-        command,
-        _SOURCE,
-        *_window_options(True),
-        *_SOURCE_OPTIONS,
-        _ON_EMPTY,
-        _OVERLAP,
-        _CONCURRENCY,
-        *_target_options(True),
-        _INTO,
-        _HANDOVER,
-    )
+    """The source, the windows and the destination: all that makes a backfill."""
+    return _loading(command, *_window_options(True, chosen=True), *_STRATEGY_OPTIONS)
 
 
 def plan_options(command: Command) -> Command:
     """As `backfill_options`, with more than one chunk size."""
+    return _loading(command, *_window_options(True, several=True, chosen=True), *_STRATEGY_OPTIONS)
+
+
+def window_options(command: Command) -> Command:
+    """As `backfill_options`, of one window that is given."""
+    return _loading(command, *_window_options(True))
+
+
+def _loading(command: Command, *window: Callable[[Command], Command]) -> Command:
     return _with(
         command,
         _SOURCE,
-        *_window_options(True, several=True),
+        *window,
         *_SOURCE_OPTIONS,
         _ON_EMPTY,
         _OVERLAP,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -13,9 +13,10 @@ from airflow_provider_backfill.cli.options import common_options, plan_options
 from airflow_provider_backfill.cli.output import print_pairs, print_table
 from airflow_provider_backfill.cli.request import Request
 from airflow_provider_backfill.cli.status import control_document, controls
+from airflow_provider_backfill.engine.choice import Choice, Chosen
 from airflow_provider_backfill.engine.controls import Control
 from airflow_provider_backfill.engine.intervals import Interval, plain_bound
-from airflow_provider_backfill.engine.report import explain, plan_pairs, standing
+from airflow_provider_backfill.engine.report import explain, half_open, nothing_to_do, plan_pairs, standing
 from airflow_provider_backfill.engine.survey import Survey
 
 
@@ -32,32 +33,77 @@ def plan(*, as_json: bool, reasons: bool, chunk: tuple[str, ...], **options: Any
     Takes the options of `run` and refuses what `run` would refuse. Chunks are counted as completed, covered
     (other backfills have loaded them), due (a run would load them; the failed ones are among them) and held
     by somebody else. The estimate goes by what the source took before. With more than one --chunk, the
-    plans are shown one after the other, to compare them.
+    plans are shown one after the other, to compare them; so are the windows that a --strategy chooses.
     """
-    found = [_survey(options, size) for size in chunk]
+    found = [_Found.of(Request.of({**options, "chunk": size})) for size in chunk]
     if as_json:
-        documents = [_document(*each, reasons=reasons) for each in found]
+        documents = [each.document(reasons=reasons) for each in found]
         document = documents[0] if len(documents) == 1 else documents
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return 0
-    for number, (each, control) in enumerate(found):
+    for number, each in enumerate(found):
         if number:
             click.echo()
-        said = [(str(control.state), str(control).partition(" ")[2])] if control else []
-        print_pairs([*plan_pairs(each), *said])
-        if reasons:
-            click.echo()
-            print_table(("chunk", "interval", "why"), explain(each))
+        each.show(reasons=reasons)
     return 0
 
 
-def _survey(options: Mapping[str, Any], chunk: str) -> tuple[Survey, Control | None]:
-    request = Request.of({**options, "chunk": chunk})
-    backfill = request.backfill()
-    plan = backfill.plan()
-    if handover := request.handing_over(backfill):
-        handover.check()
-    return backfill.survey(plan, request.concurrency), controls(backfill.target).get(plan.backfill_id)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What a strategy chose, and how its windows stand."""
+
+    choice: Choice
+    chosen: Chosen
+    surveys: tuple[Survey, ...]
+    controls: Mapping[str, Control]
+
+    @classmethod
+    def of(cls, request: Request) -> _Found:
+        choice = request.choice()
+        chosen = choice.make()
+        plans = [each.plan() for each in chosen.windows]
+        chosen.check()
+        request.check_handover(chosen)
+        surveys = [
+            each.survey(plan, request.concurrency) for each, plan in zip(chosen.windows, plans, strict=True)
+        ]
+        return cls(choice=choice, chosen=chosen, surveys=tuple(surveys), controls=controls(choice.target))
+
+    def document(self, *, reasons: bool) -> Mapping[str, Any]:
+        windows = [
+            _document(each, self.controls.get(each.plan.backfill_id), reasons=reasons)
+            for each in self.surveys
+        ]
+        if self.choice.plain:
+            return windows[0]
+        return {
+            "strategy": self.choice.strategy,
+            "windows": windows,
+            "done": [_interval(each.window.interval) for each in self.chosen.done],
+            "again": [
+                {"backfill_id": each.plan.backfill_id, "chunks": [int(name) + 1 for name in each.chunk_ids]}
+                for each in self.chosen.again
+            ],
+        }
+
+    def show(self, *, reasons: bool) -> None:
+        if not self.chosen:
+            click.echo(nothing_to_do(self.choice.strategy))
+        pairs = [("done without running", half_open(each.window.interval)) for each in self.chosen.done]
+        for each in self.chosen.again:
+            numbers = ", ".join(str(int(name) + 1) for name in each.chunk_ids)
+            pairs.append(("loaded again", f"chunks {numbers} of backfill {each.plan.backfill_id}"))
+        if pairs:
+            print_pairs(pairs)
+        for number, survey in enumerate(self.surveys):
+            if number or pairs:
+                click.echo()
+            control = self.controls.get(survey.plan.backfill_id)
+            said = [(str(control.state), str(control).partition(" ")[2])] if control else []
+            print_pairs([*plan_pairs(survey), *said])
+            if reasons:
+                click.echo()
+                print_table(("chunk", "interval", "why"), explain(survey))
 
 
 def _document(found: Survey, control: Control | None, *, reasons: bool) -> Mapping[str, Any]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from airflow_provider_backfill.cli.options import backfill_options, common_options
+from airflow_provider_backfill.cli.options import common_options, window_options
 from airflow_provider_backfill.cli.request import PromoteRequest
 from airflow_provider_backfill.cli.run import load
 
 
 @click.command(short_help="Move a window from another dataset into its own.")
-@backfill_options
+@window_options
 @common_options
 def promote(**options: Any) -> int:
     """Move a window that `run --into NAME` has loaded from there into --dataset.
@@ -28,7 +28,7 @@ def promote(**options: Any) -> int:
     Each chunk moves in one transaction, which completes it in the ledger of --dataset too. Exits as run does,
     and the same command again resumes. The other dataset stays as it is; drop it when it is of no more use.
     """
-    request = PromoteRequest.of(options)
+    request = PromoteRequest.of_given(options)
     code = load(request)
     click.echo(f"dataset {request.place.into} is as it was; drop it when it is of no more use")
     return code

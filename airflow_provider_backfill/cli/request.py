@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from airflow_provider_backfill.cli import logs
 from airflow_provider_backfill.cli.options import TARGET
-from airflow_provider_backfill.engine.backfill import Backfill
+from airflow_provider_backfill.engine.choice import Choice, Chosen, read_bounds
 from airflow_provider_backfill.engine.destinations.base import Target
 from airflow_provider_backfill.engine.gates import parse_assertions
 from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.engine.plan import exact_length
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
+from airflow_provider_backfill.engine.strategies import Strategy
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 
 if TYPE_CHECKING:
+    from airflow_provider_backfill.engine.backfill import Backfill
     from airflow_provider_backfill.engine.handover import Handover
     from airflow_provider_backfill.engine.promote import Promotion
 
@@ -91,10 +93,14 @@ class Request:
 
     Args:
         source: ``package.module:attribute`` or ``path/to/file.py:attribute``.
-        start: First instant of the window, as text.
-        end: First instant behind it, as text.
+        start: First instant of the window, as text; None where the strategy says it.
+        end: First instant behind it, as text; None likewise.
         chunk: The chunk size, as text.
         timezone: The window's time zone.
+        strategy: Which windows to load.
+        since: With ``forward_only``, before which nothing is loaded, as text.
+        lookback: How many chunks before a window are loaded again.
+        grain: What bounds are aligned to.
         source_name: What the source is called; None for dlt's name of it.
         resources: Resources to load; empty for all that the source selects.
         arguments: Arguments for the source.
@@ -110,10 +116,14 @@ class Request:
     """
 
     source: str
-    start: str
-    end: str
+    start: str | None
+    end: str | None
     chunk: str
     timezone: str
+    strategy: str
+    since: str | None
+    lookback: int
+    grain: str | None
     source_name: str | None
     resources: tuple[str, ...]
     arguments: Mapping[str, Any]
@@ -128,17 +138,22 @@ class Request:
     place: Place
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Request:
+    def of(cls, options: Mapping[str, Any]) -> Self:
         """Take what click has parsed."""
         given = dict(options)
         place = Place(**{name: given.pop(name) for name in ("destination", "conn_id", "dataset", "into")})
         return cls(place=place, **given)
 
     @classmethod
-    def of_window(cls, options: Mapping[str, Any]) -> Request:
+    def of_given(cls, options: Mapping[str, Any]) -> Self:
+        """As `of`, of a command whose window is always given."""
+        return cls.of({"strategy": Strategy.WINDOW, "since": None, "lookback": 0, "grain": None, **options})
+
+    @classmethod
+    def of_window(cls, options: Mapping[str, Any]) -> Self:
         """Take what click has parsed of a command that cuts no window and loads nothing."""
         unused = {"chunk": "", "on_empty": "ok", "overlap": "refuse", "concurrency": 1}
-        return cls.of({**options, **unused, "into": None, "handover": None})
+        return cls.of_given({**options, **unused, "into": None, "handover": None})
 
     def gaps(self) -> tuple[Interval, ...]:
         """What of the window nobody has loaded.
@@ -146,22 +161,35 @@ class Request:
         Raises:
             RefusedError: The settings, the window, the source or the destination are unusable.
         """
-        window = Window.parse(self.start, self.end, self.timezone)
-        whole = replace(self, chunk=exact_length(window.interval, window.timezone))
-        return whole.backfill().gaps()
+        window = Window.parse(self.start or "", self.end or "", self.timezone)
+        return replace(self, chunk=exact_length(window.interval, window.timezone)).backfill().gaps()
+
+    def chooser(self) -> Callable[[], Chosen]:
+        """What chooses the windows, which reads from the database; raises as `choice`, at once."""
+        return self.choice().make
 
     def backfill(self) -> Backfill:
+        """The backfill of a window that is given; raises as `choice`."""
+        [backfill] = self.choice().make().windows
+        return backfill
+
+    def choice(self) -> Choice:
         """What was asked for. Refusals that need neither dlt nor the database come at once.
 
         Raises:
             RefusedError: The settings, the window, the chunk or the destination are unusable.
+            click.UsageError: The strategy lacks an option.
         """
+        if self.strategy == Strategy.WINDOW:
+            for option, value in (("--from", self.start), ("--to", self.end)):
+                if value is None:
+                    raise misuse(f"Missing option '{option}'")
         settings = Settings.from_environment()
-        window = Window.parse(self.start, self.end, self.timezone)
         chunk = ChunkSize.parse(self.chunk)
-        window.count(chunk)
+        bounds = read_bounds(chunk, start=self.start, end=self.end, since=self.since, timezone=self.timezone)
         make_importable()
-        return Backfill(
+        return Choice(
+            **bounds,
             source=SourceSpec(
                 reference=self.source,
                 arguments=self.arguments,
@@ -174,23 +202,36 @@ class Request:
                 assertions=parse_assertions(self.assertions),
             ),
             target=self.place.target(),
-            window=window,
             chunk=chunk,
+            strategy=self.strategy,
+            lookback=self.lookback,
+            grain=self.grain,
             settings=settings,
             overlap=self.overlap,
         )
 
-    def handing_over(self, backfill: Backfill) -> Handover | None:
-        """What follows once the window is covered.
+    def check_handover(self, chosen: Chosen) -> None:
+        """Refuse now what could not be handed over later. Of several windows the last is, which looks then.
+
+        Raises:
+            HandoverError: A bookmark would move backwards, or past rows that nobody loads.
+        """
+        handover = self.handing_over(chosen)
+        if handover and len(chosen.windows) == 1:
+            handover.check()
+
+    def handing_over(self, chosen: Chosen) -> Handover | None:
+        """What follows once the windows are covered; None if nothing does.
 
         Raises:
             HandoverError: The window goes into another dataset than the pipeline's.
         """
-        if not self.handover:
+        if not self.handover or not chosen.windows:
             return None
         from airflow_provider_backfill.engine.handover import Handover
 
-        return Handover.of(backfill, self.handover, into=self.place.into if self.redirects else None)
+        into = self.place.into if self.redirects else None
+        return Handover.of(chosen.windows[-1], self.handover, into=into)
 
     @property
     def redirects(self) -> bool:
@@ -206,6 +247,11 @@ class PromoteRequest(Request):
     @property
     def redirects(self) -> bool:
         return False
+
+    def chooser(self) -> Callable[[], Chosen]:
+        """As of `Request`: the window as given."""
+        backfill = self.backfill()
+        return lambda: Chosen(windows=(backfill,))
 
     def backfill(self) -> Promotion:
         """As `Request.backfill`.

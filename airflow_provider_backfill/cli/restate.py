@@ -9,7 +9,7 @@ import click
 from airflow_provider_backfill.cli import logs
 from airflow_provider_backfill.cli.asking import confirm
 from airflow_provider_backfill.cli.choosing import Selection, chunks, known, names, selection_options, show
-from airflow_provider_backfill.cli.options import backfill_options, common_options
+from airflow_provider_backfill.cli.options import common_options, window_options
 from airflow_provider_backfill.cli.request import Request
 from airflow_provider_backfill.cli.run import load, prepare_process
 from airflow_provider_backfill.engine.ledger import Ledger
@@ -18,7 +18,7 @@ from airflow_provider_backfill.exceptions import RestateError
 
 
 @click.command(short_help="Load completed chunks again.")
-@backfill_options
+@window_options
 @selection_options
 @click.option("--run", "go_on", is_flag=True, help="Load them at once, as `run` does.  [default: off]")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.  [default: off]")
@@ -39,7 +39,7 @@ def restate(*, go_on: bool, yes: bool, **options: Any) -> int:
     Exits with 0 when it is done, with 1 when --run did not cover the window, with 2 when refused or misused.
     """
     selection = Selection.taken(options)
-    request = Request.of(options)
+    request = Request.of_given(options)
     backfill = request.backfill()
     prepare_process(logs.verbose(), bool(request.place.conn_id))
     plan = backfill.plan()

@@ -113,6 +113,15 @@ class Backfill:
         self.survey(plan)
         return plan
 
+    def cut(self) -> BackfillPlan:
+        """Cut the window; whether the source can be backfilled is not looked at.
+
+        Raises:
+            RefusedError: The source, the window or the chunk are unusable.
+        """
+        source = self.source.load(first_fields(self.source, self.window, self.chunk, self.settings))
+        return cut(self.source, source, self.window, self.chunk, self.settings)
+
     def _look_at(self, source: DltSource, plan: BackfillPlan) -> None:
         """Refuse a source that cannot be bounded, with all that is wrong with it at once."""
         from airflow_provider_backfill.engine.preflight import examine, refuse
@@ -138,8 +147,7 @@ class Backfill:
         Raises:
             RefusedError: The source or the window rule a backfill out.
         """
-        source = self.source.load(first_fields(self.source, self.window, self.chunk, self.settings))
-        plan = cut(self.source, source, self.window, self.chunk, self.settings)
+        plan = self.cut()
         if not self.target.exists():
             return (self.window.interval,)
         with self.target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:

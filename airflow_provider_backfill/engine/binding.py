@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_backfill.engine.bounds import Bound
 from airflow_provider_backfill.engine.cursors import EVERY_RESOURCE, CursorFormat
 from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.engine.preflight.cursors import cursor_in
@@ -160,6 +161,27 @@ def cursor_column(
     name = extract_simple_field_name(bounding) if bounding else None
     text = formats.get(resource.name, formats.get(EVERY_RESOURCE))
     return (name, CursorFormat.parse(text) if text else None) if name else None
+
+
+def initial_value(
+    source: DltSource, formats: Mapping[str, str], timezone: str, *, whole: bool
+) -> Bound | None:
+    """Where the history of a source starts: the first ``initial_value`` of its cursors; None if none has one.
+
+    Args:
+        source: A fresh source.
+        formats: As `bound` takes them.
+        timezone: Canonical zone of the window, whose days dates are.
+        whole: Whether the window is of whole numbers.
+    """
+    datetimes = CursorFormat.parse("datetime")
+    starts: list[Any] = [
+        start
+        for place in cursor_places(source, formats, whole)
+        if place.cursor is not None
+        and (start := (place.format or datetimes).restored(place.cursor.initial_value, timezone)) is not None
+    ]
+    return min(starts, default=None)
 
 
 def unbindable(

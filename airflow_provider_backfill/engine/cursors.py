@@ -23,9 +23,15 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
-from airflow_provider_backfill.engine.bounds import Bound
+from airflow_provider_backfill.engine.bounds import Bound, as_utc
 from airflow_provider_backfill.engine.intervals import bound_text
-from airflow_provider_backfill.engine.timezones import day_start, is_ambiguous, local_wall, resolve_timezone
+from airflow_provider_backfill.engine.timezones import (
+    day_start,
+    first_instant,
+    is_ambiguous,
+    local_wall,
+    resolve_timezone,
+)
 from airflow_provider_backfill.exceptions import CursorFormatError
 
 Kind: TypeAlias = Literal["datetime", "naive", "date", "epoch", "id", "text"]
@@ -183,6 +189,38 @@ class CursorFormat:
             f"let start, end and chunk be whole {_NAMES[self.unit]}, or pass a finer format",
         )
 
+    def restored(self, value: Any, window_timezone: str) -> Bound | None:
+        """A value that the source's author wrote as a bound; None if it is not of this format.
+
+        Args:
+            value: For example an ``initial_value``.
+            window_timezone: Canonical zone of the window, whose days dates are.
+        """
+        number = isinstance(value, int) and not isinstance(value, bool)
+        if self.kind == "epoch":
+            return _since_epoch(value, self) if number else None
+        if self.whole:
+            return value if number else None
+        if self.kind == "text":
+            return self._read(value) if isinstance(value, str) else None
+        if isinstance(value, datetime):
+            if self.kind == "date":
+                return day_start(value.date(), window_timezone)
+            if value.tzinfo is None:
+                zone = self.timezone if self.kind == "naive" else "UTC"
+                return first_instant(value.replace(fold=0), zone)
+            return as_utc(value, "initial_value")
+        if self.kind == "date" and isinstance(value, date):
+            return day_start(value, window_timezone)
+        return None
+
+    def _read(self, text: str) -> datetime | None:
+        try:
+            wall = datetime.strptime(text, self.shape.replace("%3f", "%f"))  # noqa: DTZ007
+        except ValueError:
+            return None
+        return first_instant(wall, self.timezone)
+
     def comparable(self, value: Any) -> Any:
         """A value that the source's author wrote, e.g. as ``initial_value``, as the bounds are."""
         if self.kind == "naive" and isinstance(value, datetime) and value.tzinfo:
@@ -210,6 +248,11 @@ def _finest(given: str, shape: str) -> int:
             )
         raise CursorFormatError(given, "gives texts that do not sort as times do", remedy)
     return _FINEST[fields[-1]]
+
+
+def _since_epoch(number: int, form: CursorFormat) -> datetime:
+    nano = form.spelling.strip() == "epoch_ns"
+    return _EPOCH + (number // 1_000 if nano else number * form.unit) * _MICROSECOND
 
 
 def _filled(shape: str, wall: datetime) -> str:

@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from multiprocessing import resource_tracker
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.backfill import Backfill
+from airflow_provider_backfill.engine.choice import Again
 from airflow_provider_backfill.engine.controls import Control, ControlState
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan
@@ -150,6 +151,28 @@ def _keeps_waiting(control: Control, rows: list[ChunkRow]) -> bool:
     """The backfill is paused, and not through all the same."""
     finished = all(row.status is ChunkStatus.COMPLETED for row in rows)
     return control.state is ControlState.PAUSED and not finished
+
+
+def load_again(again: Again, observer: Observer) -> Tally:
+    """Load single chunks of a backfill, one by one, until all are completed or one fails.
+
+    Those that somebody else holds are left to them.
+
+    Args:
+        again: Which they are; all that were completed have been restated.
+        observer: Told of each step.
+
+    Raises:
+        Stopped: As `run`.
+    """
+    backfill, plan, loaded = again.backfill, again.plan, set[str]()
+    with stoppable():
+        for chunk_id in again.chunk_ids:
+            check()
+            with suppress(ChunkHeldError):
+                if not _fill(backfill, plan, chunk_id, observer, loaded):
+                    break
+    return Tally.of([row for row in backfill.rows(plan) if row.chunk_id in again.chunk_ids], loaded)
 
 
 def _settle(

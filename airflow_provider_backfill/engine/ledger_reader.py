@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,13 @@ from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
 from airflow_provider_backfill.engine.estimates import Measured
 from airflow_provider_backfill.engine.intervals import Interval, missing, stored_bound
 from airflow_provider_backfill.engine.plan import BackfillPlan, Chunk, source_key
-from airflow_provider_backfill.engine.records import ChunkRow, Claim, Holder, restored_interval
+from airflow_provider_backfill.engine.records import (
+    ChunkRow,
+    Claim,
+    Holder,
+    SourceChunk,
+    restored_interval,
+)
 from airflow_provider_backfill.engine.statements import Statements
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 from airflow_provider_backfill.exceptions import ChunkMissingError, OverlapError, PlanConflictError
@@ -155,6 +161,32 @@ class LedgerReader(Statements):
     def _foreign(self, plan: BackfillPlan) -> list[tuple[Any, ...]]:
         return self._run("foreign_chunks", plan_inputs(plan), **self._own_columns("other."))
 
+    def source_chunks(self, source_name: str, resources: Sequence[str]) -> list[SourceChunk]:
+        """Every chunk of a source that has to do with these resources (none: with all), in order."""
+        selected = ",".join(sorted(set(resources))) or None
+        rows = self._run(
+            "source_chunks",
+            {"source_section": source_name, "resource_name": selected},
+            **self._own_columns("other."),
+        )
+        return [SourceChunk.from_row(row) for row in rows]
+
+    def recorded_plan(self, backfill_id: str) -> BackfillPlan:
+        """The plan of a backfill that is in the ledger.
+
+        Raises:
+            ChunkMissingError: It is not.
+        """
+        rows = self.chunks(backfill_id)
+        if not rows:
+            raise ChunkMissingError(backfill_id, "000000")
+        window = rows[0].window
+        return replace(
+            plan_of(rows[0]),
+            window=Window(start=window.start, end=window.end, timezone=rows[0].timezone),
+            chunks=tuple(chunk for row in rows for chunk in plan_of(row).chunks),
+        )
+
     def history(self, source_name: str, limit: int = 500) -> list[Measured]:
         """What the latest attempts of a source took and brought, the last first."""
         rows = self._run("history", {"source_section": source_name, "limit": limit}, **self._own_columns())
@@ -166,7 +198,8 @@ class LedgerReader(Statements):
     def _own_columns(self, prefix: str = "") -> dict[str, str]:
         """Columns that a ledger lacks that another tool made and nobody here wrote to yet."""
         there = self._has(LEDGER_TABLE, "covered_by")
-        return {name: f"{prefix}{name}" if there else "NULL" for name in ("load_ids", "covered_by")}
+        names = ("load_ids", "covered_by", "lease_expires_at")
+        return {name: f"{prefix}{name}" if there else "NULL" for name in names}
 
     def live_tokens(self, source_section: str) -> frozenset[str]:
         """Tokens of the claims that live, so that only what nobody uses is cleaned up."""

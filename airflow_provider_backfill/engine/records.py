@@ -222,6 +222,64 @@ class ChunkRow:
         return document
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceChunk:
+    """What a row of the ledger says of its source's history.
+
+    Args:
+        backfill_id: The backfill.
+        chunk_id: The chunk, six digits.
+        interval: What it covers.
+        window: What the whole backfill covers.
+        chunk_size: The chunk size as the ledger stores it, with the zone.
+        resources: The resources that were selected, sorted; none for all.
+        status: Its state.
+        lapsed: The holder let its lease run out.
+        loaded: The ledger knows what it loaded; of one that is not completed, that is to be replaced.
+        covered: It was only found covered by others.
+        started: An attempt has begun; not of one that a person recorded as done.
+    """
+
+    backfill_id: str
+    chunk_id: str
+    interval: Interval
+    window: Interval
+    chunk_size: str
+    resources: tuple[str, ...]
+    status: ChunkStatus
+    lapsed: bool
+    loaded: bool
+    covered: bool
+    started: bool
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> SourceChunk:
+        backfill_id, chunk_id, start, end, first, last, size, resources, status, *flags = row
+        lapsed, loaded, covered, started = map(bool, flags)
+        return cls(
+            backfill_id=str(backfill_id),
+            chunk_id=str(chunk_id),
+            interval=restored_interval(start, end, size),
+            window=restored_interval(first, last, size),
+            chunk_size=str(size),
+            resources=tuple(resources.split(",")) if resources else (),
+            status=ChunkStatus(status),
+            lapsed=lapsed,
+            loaded=loaded,
+            covered=covered,
+            started=started,
+        )
+
+    @property
+    def done(self) -> bool:
+        return self.status is ChunkStatus.COMPLETED
+
+    @property
+    def replaced(self) -> bool:
+        """It is to be loaded again; the former version stands until then."""
+        return self.loaded and not self.done
+
+
 def restored_interval(start: datetime, end: datetime, chunk_size: str) -> Interval:
     """An interval as the ledger keeps it, beside a chunk size that says of what it is."""
     whole = is_whole(chunk_size)

@@ -105,14 +105,14 @@ def plan_pairs(found: Survey) -> list[tuple[str, str]]:
     pairs = [
         ("backfill", plan.backfill_id),
         ("source", plan.source),
-        ("window", _half_open(window.interval)),
+        ("window", half_open(window.interval)),
     ]
     if window.timezone != "UTC":
         pairs.append((f"in {window.timezone}", interval_label(window.interval, window.timezone)))
     pairs += [
         ("chunks", f"{len(plan.chunks)} of {plan.size}"),
-        ("first", _half_open(plan.chunks[0].interval)),
-        ("last", _half_open(plan.chunks[-1].interval)),
+        ("first", half_open(plan.chunks[0].interval)),
+        ("last", half_open(plan.chunks[-1].interval)),
     ]
     if found.rows is None:
         pairs.append(("ledger", "none yet"))
@@ -158,8 +158,13 @@ def _reason(found: Survey, chunk: Chunk, row: ChunkRow | None) -> str:
     return coverage.reason(found.plan.window.timezone)
 
 
-def _half_open(interval: Interval) -> str:
+def half_open(interval: Interval) -> str:
+    """``[<from> → <to>)``"""
     return f"[{bound_text(interval.start)} → {bound_text(interval.end)})"
+
+
+def nothing_to_do(strategy: str) -> str:
+    return f"nothing to do: strategy {strategy} finds nothing to load"
 
 
 def plan_table(found: Survey, *, mapped: int, tasks: int) -> str:

@@ -27,7 +27,7 @@ from airflow_provider_backfill.engine.timezones import local_wall, resolve_timez
 from airflow_provider_backfill.engine.window import ChunkSize, Window, calendar_step
 from airflow_provider_backfill.exceptions import ChoiceError, StrategyError
 
-__all__ = ["Asked", "Grain", "Known", "Selection", "Strategy", "select"]
+__all__ = ["Asked", "Grain", "Known", "Selection", "Strategy", "behind", "select"]
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
@@ -145,7 +145,7 @@ def select(asked: Asked, known: Known) -> Selection:
     chosen = _STRATEGIES[Strategy(asked.strategy)](asked, known)
     for each in chosen.windows:
         each.check_kind(asked.size)
-    return replace(chosen, redo=_behind(asked, known, chosen.windows))
+    return replace(chosen, redo=behind(asked, known, chosen.windows))
 
 
 def full(asked: Asked, known: Known) -> Selection:
@@ -283,7 +283,7 @@ def _windows(asked: Asked, intervals: Iterable[Interval]) -> tuple[Window, ...]:
     return tuple(Window(start=part.start, end=part.end, timezone=asked.timezone) for part in parts)
 
 
-def _behind(asked: Asked, known: Known, windows: Iterable[Window]) -> tuple[Completed, ...]:
+def behind(asked: Asked, known: Known, windows: Iterable[Window]) -> tuple[Completed, ...]:
     """Completed chunks within the lookback of a window, also if they reach out of it."""
     # Before what forward_only starts with, nothing is loaded.
     if not asked.lookback or asked.strategy == Strategy.FORWARD_ONLY:

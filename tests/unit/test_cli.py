@@ -47,9 +47,9 @@ def given(monkeypatch):
     def parse(*arguments: str) -> Request:
         requests: list[Request] = []
 
-        def remember(request: Request) -> Tally:
+        def remember(request: Request) -> list[Tally]:
             requests.append(request)
-            return tally()
+            return [tally()]
 
         monkeypatch.setattr(MODULE, "_run", remember)
         result = invoke("run", "sources.web:views", *WINDOW, *PLACE, *arguments)
@@ -230,11 +230,11 @@ def test_neither_dlt_nor_airflow_is_imported_in_vain(tmp_path, arguments):
 def ending(monkeypatch):
     """What the command says and returns when the run ends so."""
 
-    def end(outcome: Tally | BaseException, *arguments: str) -> Result:
-        def run(request: Request) -> Tally:
+    def end(outcome: Tally | list[Tally] | BaseException, *arguments: str) -> Result:
+        def run(request: Request) -> list[Tally]:
             if isinstance(outcome, BaseException):
                 raise outcome
-            return outcome
+            return outcome if isinstance(outcome, list) else [outcome]
 
         monkeypatch.setattr(MODULE, "_run", run)
         return invoke("run", "sources.web:views", *WINDOW, *PLACE, *arguments)
@@ -259,6 +259,14 @@ def test_a_window_that_is_not_covered(ending):
         "error: the window is not covered, 3 of 5 chunks are completed; "
         "run the same command again to resume\n"
     )
+
+
+def test_several_windows_have_a_tally_each(ending):
+    result = ending([tally(), tally(completed=0, pending=3), tally(completed=5, skipped=0)])
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 3
+    assert "error: not every window is covered, 12 of 15 chunks are completed; " in result.stderr
+    assert ending([tally(), tally()]).exit_code == 0
 
 
 def test_an_interrupted_run(ending):

@@ -169,3 +169,47 @@ def test_what_clocks_show_between_two_bounds_lies_between_them(zone, moment, sec
         return
     later = (moment + timedelta(seconds=seconds)).astimezone(ZoneInfo(zone)).replace(tzinfo=None, fold=0)
     assert later >= low
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("datetime", datetime(2026, 3, 29, tzinfo=UTC)),
+        ("datetime", datetime(2026, 3, 29)),  # noqa: DTZ001
+        ("naive", datetime(2026, 3, 29)),  # noqa: DTZ001
+        ("naive@Europe/Berlin", datetime(2026, 3, 29, 1)),  # noqa: DTZ001
+        ("naive@Europe/Berlin", datetime(2026, 3, 29, tzinfo=UTC)),
+        ("date", datetime(2026, 3, 29).date()),  # noqa: DTZ001
+        ("epoch_s", 1_774_742_400),
+        ("epoch_ms", 1_774_742_400_000),
+        ("epoch_us", 1_774_742_400_000_000),
+        ("epoch_ns", 1_774_742_400_000_000_000),
+        ("%Y-%m-%dT%H:%M:%SZ", "2026-03-29T00:00:00Z"),
+        ("%F %H:%M:%S.%3f@Europe/Berlin", "2026-03-29 01:00:00.000"),
+    ],
+)
+def test_what_an_author_wrote_is_read_as_a_bound(text, value):
+    assert CursorFormat.parse(text).restored(value, "UTC") == datetime(2026, 3, 29, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("datetime", "2026-03-29"),
+        ("date", 7),
+        ("epoch_s", "7"),
+        ("epoch_s", True),
+        ("id", "7"),
+        ("%Y-%m-%d", "yesterday"),
+        ("%Y-%m-%d", datetime(2026, 3, 29, tzinfo=UTC)),
+        ("naive", None),
+    ],
+)
+def test_what_is_of_another_format_is_no_bound(text, value):
+    assert CursorFormat.parse(text).restored(value, "UTC") is None
+
+
+def test_an_id_and_a_day_of_the_zone_are_bounds():
+    assert CursorFormat.parse("id").restored(7, "UTC") == 7
+    day = CursorFormat.parse("date").restored(datetime(2026, 3, 29).date(), "Europe/Berlin")  # noqa: DTZ001
+    assert day == datetime(2026, 3, 28, 23, tzinfo=UTC)

@@ -87,6 +87,15 @@ WHERE NOT other.backfill_id = :backfill_id AND other.status = 'completed' AND ot
   )
 RETURNING run_id
 
+-- name: source_chunks
+-- Every chunk of a source, for what it has, lacks or has failed at.
+SELECT backfill_id, chunk_id, chunk_from, chunk_to, backfill_from, backfill_to, chunk_size, resource_name, status,
+    status IN ('claimed', 'running') AND {lease_expires_at} <= {now}, {load_ids} IS NOT NULL,
+    {covered_by} IS NOT NULL, started_at IS NOT NULL
+FROM {ledger} AS other
+WHERE other.source_section = :source_section AND {resources_meet}
+ORDER BY chunk_from, backfill_id, chunk_id
+
 -- name: history
 -- How long the latest attempts of a source took, and what they brought.
 SELECT chunk_from, chunk_to, chunk_size, extract(epoch FROM (completed_at - started_at)), records_loaded
