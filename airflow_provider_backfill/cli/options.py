@@ -11,10 +11,9 @@ import click
 
 from airflow_provider_backfill._text import masked
 from airflow_provider_backfill.cli import logs
+from airflow_provider_backfill.cli.strategy import STRATEGY_OPTIONS
 from airflow_provider_backfill.engine.cursors import EVERY_RESOURCE
-from airflow_provider_backfill.engine.grains import Grain
 from airflow_provider_backfill.engine.overlaps import Overlap
-from airflow_provider_backfill.engine.strategies import Strategy
 
 if TYPE_CHECKING:
     from airflow_provider_backfill.engine.destinations.base import Target
@@ -190,39 +189,6 @@ _OVERLAP = click.option(
 )
 
 
-_STRATEGY_OPTIONS = (
-    click.option(
-        "--strategy",
-        type=click.Choice([str(choice) for choice in Strategy]),
-        default=str(Strategy.WINDOW),
-        show_default=True,
-        help="Which windows to load: window, from --from to --to; full, the source's whole history; gaps, "
-        "what is missing; forward_only, nothing before --since; since_failed, what is missing from the first "
-        "failed chunk on. For the last three, --from and --to say within what.",
-    ),
-    click.option(
-        "--since",
-        metavar="TIME",
-        help="With forward_only: what is missing before is recorded as done without running.  "
-        "[default: none]",
-    ),
-    click.option(
-        "--lookback",
-        type=click.IntRange(min=0),
-        default=0,
-        show_default=True,
-        metavar="N",
-        help="Load completed chunks again that lie within so many chunks before a window, once when it is "
-        "new.",
-    ),
-    click.option(
-        "--grain",
-        type=click.Choice([str(choice) for choice in Grain]),
-        help="Align bounds to hours, days, weeks or months in --timezone.  [default: as they are]",
-    ),
-)
-
-
 def _window_options(
     required: bool, *, several: bool = False, chosen: bool = False
 ) -> tuple[Callable[[Command], Command], ...]:
@@ -330,12 +296,12 @@ _COMMON_OPTIONS = (
 
 def backfill_options(command: Command) -> Command:
     """The source, the windows and the destination: all that makes a backfill."""
-    return _loading(command, *_window_options(True, chosen=True), *_STRATEGY_OPTIONS)
+    return _loading(command, *_window_options(True, chosen=True), *STRATEGY_OPTIONS)
 
 
 def plan_options(command: Command) -> Command:
     """As `backfill_options`, with more than one chunk size."""
-    return _loading(command, *_window_options(True, several=True, chosen=True), *_STRATEGY_OPTIONS)
+    return _loading(command, *_window_options(True, several=True, chosen=True), *STRATEGY_OPTIONS)
 
 
 def window_options(command: Command) -> Command:

@@ -187,8 +187,8 @@ class Choice:
         from airflow_provider_backfill.engine.binding import initial_value
 
         # Without a window, a source that takes its bounds as arguments is shown any day.
-        of_window = (asked.window, self.chunk) if asked.window else (None, None)
-        source = self.source.load(first_fields(self.source, *of_window, self.settings))
+        size = self.chunk if asked.window else None
+        source = self.source.load(first_fields(self.source, asked.window, size, self.settings))
         name = self.source.source_name(source)
         starts = initial_value(source, self.source.cursor_format, self.timezone, whole=self.chunk.whole)
         with _reading(self.target, self.settings) as reader:

@@ -3,55 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from airflow_provider_backfill.engine.intervals import Interval, stored_bound
 from airflow_provider_backfill.engine.records import Claimant
-from airflow_provider_backfill.engine.statements import LEDGER_TABLE, Statements
+from airflow_provider_backfill.engine.statements import LEDGER_TABLE, MAPS_TABLE, Statements
 
-#: What one mapped task runs, in order: ids of chunks.
-Group = tuple[str, ...]
+#: What one mapped task runs, in order: a backfill, and ids of its chunks.
+Group = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """What a DAG run maps.
+
+    Args:
+        backfill_ids: The backfills that were chosen, in order, also those with nothing to run.
+        groups: One a mapped task, in order; also chunks of other backfills, which are loaded again.
+    """
+
+    backfill_ids: tuple[str, ...]
+    groups: tuple[Group, ...]
+
+    @property
+    def again(self) -> dict[str, tuple[str, ...]]:
+        """Chunks of backfills that were not chosen, by backfill."""
+        found: dict[str, tuple[str, ...]] = {}
+        for backfill_id, chunk_ids in self.groups:
+            if backfill_id not in self.backfill_ids:
+                found[backfill_id] = tuple(sorted((*found.get(backfill_id, ()), *chunk_ids)))
+        return found
 
 
 class TaskMaps(Statements):
-    """The table ``_dlt_backfill_maps`` beside the ledger: one row a DAG run, its plan task and backfill.
+    """The table ``_dlt_backfill_maps`` beside the ledger: one row a DAG run, its plan task, and a request.
 
     A plan task that runs again in its DAG run must map the same chunks in the same order, or the mapped tasks
-    would change places. The ledger cannot tell which these were: another run may have completed one since.
+    would change places. The ledger cannot tell which these were: another run may have completed one since,
+    and a strategy would choose other windows now.
     """
 
     file_name = "maps.sql"
 
-    def first(
-        self,
-        planner: Claimant,
-        backfill_id: str,
-        groups: Sequence[Group],
-        on_first: Callable[[], None] = lambda: None,
-    ) -> list[Group]:
-        """The list that this task of this DAG run mapped first; ``groups`` if it has mapped none yet.
+    def recall(self, planner: Claimant, request: str) -> Mapped | None:
+        """What this task of this DAG run mapped first; None if it has mapped nothing yet.
 
         Args:
             planner: The task.
-            backfill_id: The backfill, which is seeded.
-            groups: What to map, in order.
+            request: What differs where something else is asked for.
+        """
+        if not self._has(MAPS_TABLE):
+            return None
+        for backfill_ids, chunk_ids in self._run("recall", _keys(planner, request)):
+            return Mapped(
+                backfill_ids=tuple(filter(None, backfill_ids.split(","))),
+                groups=tuple(map(_group, filter(None, chunk_ids.split(",")))),
+            )
+        return None
+
+    def first(
+        self,
+        planner: Claimant,
+        request: str,
+        mapped: Mapped,
+        on_first: Callable[[], None] = lambda: None,
+    ) -> Mapped:
+        """What this task of this DAG run mapped first; ``mapped`` if it has mapped nothing yet.
+
+        Args:
+            planner: The task.
+            request: What differs where something else is asked for.
+            mapped: What to map, of backfills that are seeded.
             on_first: Called in the transaction that remembers the list, the first time.
         """
-        keys = {
-            "dag_id": planner.dag_id,
-            "dag_run_id": planner.dag_run_id,
-            "task_id": planner.task_id,
-            "backfill_id": backfill_id,
-        }
+        keys = _keys(planner, request)
         dialect = self._target.dialect
         with dialect.exclusive(self._target), self._session.transaction():
-            dialect.lock(self._session, f"{self._target.dataset_name}|maps|{backfill_id}")
-            known = self._run("recall", keys)
-            if known:
+            dialect.lock(self._session, f"{self._target.dataset_name}|maps|{request}")
+            known = self.recall(planner, request)
+            if known is not None:
                 self._run("planned_again", keys)
-                return _parsed(known[0][0])
-            self._run("remember", {**keys, "chunk_ids": ",".join("+".join(group) for group in groups)})
+                return known
+            texts = (f"{backfill_id}:{'+'.join(chunk_ids)}" for backfill_id, chunk_ids in mapped.groups)
+            self._run(
+                "remember",
+                {**keys, "backfill_ids": ",".join(mapped.backfill_ids), "chunk_ids": ",".join(texts)},
+            )
             on_first()
-            return list(groups)
+            return mapped
 
     def completed(
         self, claimant: Claimant, interval: Interval, resources: Sequence[str]
@@ -74,5 +113,15 @@ class TaskMaps(Statements):
         return (str(rows[0][0]), str(rows[0][1])) if rows else None
 
 
-def _parsed(text: str) -> list[Group]:
-    return [tuple(group.split("+")) for group in text.split(",")] if text else []
+def _keys(planner: Claimant, request: str) -> dict[str, str | None]:
+    return {
+        "dag_id": planner.dag_id,
+        "dag_run_id": planner.dag_run_id,
+        "task_id": planner.task_id,
+        "request": request,
+    }
+
+
+def _group(text: str) -> Group:
+    backfill_id, _, chunk_ids = text.partition(":")
+    return backfill_id, tuple(chunk_ids.split("+"))

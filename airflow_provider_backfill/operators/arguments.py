@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 def truth(name: str, value: object) -> bool:
     """A truth value, or the text of one.
@@ -17,15 +19,29 @@ def truth(name: str, value: object) -> bool:
     return spelled == "true"
 
 
+def given(value: object) -> Any:
+    """A value, or None for what a template makes of none."""
+    return None if str(value).strip() in ("", "None") else value
+
+
+def natural(name: str, value: object) -> int:
+    """A whole number from 0, or the text of one; see `positive`."""
+    return _number(name, value, 0)
+
+
 def positive(name: str, value: object) -> int:
     """A whole number from 1, or the text of one.
 
     Raises:
         ChoiceError: It is none.
     """
+    return _number(name, value, 1)
+
+
+def _number(name: str, value: object, least: int) -> int:
     from airflow_provider_backfill.exceptions import ChoiceError
 
     spelled = str(value).strip()
-    if not (spelled.isascii() and spelled.isdecimal() and int(spelled)):
-        raise ChoiceError(name, value, ("a whole number from 1",))
+    if not (spelled.isascii() and spelled.isdecimal() and int(spelled) >= least):
+        raise ChoiceError(name, value, (f"a whole number from {least}",))
     return int(spelled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill.version_compat import ASSET_TYPES, Context
@@ -15,7 +16,7 @@ def describe_outlets(
     operator: TargetOperator,
     context: Context,
     *,
-    backfill_id: str,
+    backfill_id: str | Sequence[str],
     interval: Interval,
     chunks: int,
     records: int,

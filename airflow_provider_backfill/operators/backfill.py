@@ -146,6 +146,10 @@ class ChunkedBackfillOperator(SourceOperator):
         chunks_per_task: int = 1,
         restate: bool | str = False,
         handover: str | None = None,
+        strategy: str = "window",
+        since: Any = None,
+        lookback: int | str = 0,
+        grain: str | None = None,
         **operator_kwargs: Any,
     ) -> TaskGroup:
         """Backfill a window chunk by chunk: a group of ``plan``, the mapped ``chunk``, and ``report``.
@@ -184,6 +188,15 @@ class ChunkedBackfillOperator(SourceOperator):
                 (templated); default False. Once a DAG run, however often it is cleared.
             handover: Name of the dlt pipeline that loads the source forward (templated): a fourth task sets
                 its bookmarks to the window's end once that is covered. Default None, which touches none.
+            strategy: Which windows to load (templated): ``window``, the one from ``start`` to ``end``;
+                ``full``, the whole history; ``gaps``, what is missing; ``forward_only``, nothing before
+                ``since``; ``since_failed``, what is missing from the first failed chunk on. Default
+                ``window``. For the others, ``start`` is by default where the history of the source starts,
+                and ``end`` now.
+            since: For ``forward_only`` (templated): what is missing before is recorded as done; default None.
+            lookback: How many completed chunks before a new window are loaded again (templated); default 0.
+            grain: What bounds are aligned to (templated): ``hour``, ``day``, ``week`` or ``month``; default
+                None, which leaves them as they are.
             operator_kwargs: Any argument that Airflow's operators take. Each goes to all tasks, except
                 that ``trigger_rule`` is the first task's and ``outlets`` are the last one's. ``deferrable``
                 is the chunks'.
@@ -230,6 +243,10 @@ class ChunkedBackfillOperator(SourceOperator):
                 "order": order,
                 "chunks_per_task": chunks_per_task,
                 "restate": restate,
+                "strategy": strategy,
+                "since": since,
+                "lookback": lookback,
+                "grain": grain,
                 "max_active_chunks": max_active_chunks,
                 "handover": handover,
             },

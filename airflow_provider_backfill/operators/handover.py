@@ -38,7 +38,13 @@ class BackfillHandoverOperator(SourceOperator):
             self.log.info("no pipeline is named, so nothing is handed over")
             return []
         with airflow_errors(self.redact):
-            return self._hand_over(context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BACKFILL_ID_KEY))
+            planned = context["ti"].xcom_pull(task_ids=self.plan_task_id, key=BACKFILL_ID_KEY)
+            # Of several windows the last: what lies before it has to be covered too.
+            chosen = [planned] if isinstance(planned, str) else planned
+            if not chosen:
+                self.log.info("no window was chosen, so nothing is handed over")
+                return []
+            return self._hand_over(chosen[-1])
 
     def _hand_over(self, backfill_id: str) -> list[dict[str, Any]]:
         from airflow_provider_backfill.engine.handover import Handover

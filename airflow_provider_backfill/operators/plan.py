@@ -6,17 +6,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_backfill.operators.arguments import positive, truth
+from airflow_provider_backfill.operators.arguments import given, natural, positive, truth
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, this_task
 from airflow_provider_backfill.version_compat import Context, conf
 
 if TYPE_CHECKING:
-    from airflow_provider_backfill.engine.backfill import Backfill
-    from airflow_provider_backfill.engine.plan import BackfillPlan, Chunk
+    from airflow_provider_backfill.engine.choice import Choice, Chosen
+    from airflow_provider_backfill.engine.maps import Group, Mapped
+    from airflow_provider_backfill.engine.plan import BackfillPlan
     from airflow_provider_backfill.engine.records import Claimant
+    from airflow_provider_backfill.engine.survey import Survey
 
-#: The key of the XCom that names the backfill, whether or not there is anything to map.
+#: The key of the XCom that names the backfill, also when nothing is mapped: a list, unless it is one.
 BACKFILL_ID_KEY = "backfill_id"
+#: The key of the XCom with chunks of other backfills that are loaded again, by backfill; if there are any.
+AGAIN_KEY = "again"
 #: Which chunk comes first.
 ORDERS = ("forward", "backward")
 
@@ -27,13 +31,19 @@ class BackfillPlanOperator(SourceOperator):
     The return value is a list of arguments for ``ChunkedBackfillOperator.partial(...).expand_kwargs(...)``,
     one dict a task, in order. Chunks that are completed are left out. In one DAG run the list stays as it
     was first, also when the task is cleared and runs again: what has been completed since is mapped again
-    and does nothing.
+    and does nothing, and a strategy does not choose anew.
 
     Args:
         chunk: How long a chunk is (templated): ``<N>s|m|h`` of elapsed time, ``<N>d|w|mo`` of calendar time,
             or how many whole numbers.
         order: ``forward``, the earliest chunk first, or ``backward`` (templated); default ``forward``.
         chunks_per_task: How many consecutive chunks one mapped task runs (templated); default 1.
+        strategy: Which windows to load (templated), see `Asked`: ``window``, from ``start`` to ``end``,
+            ``full``, ``gaps``, ``forward_only`` or ``since_failed``; default ``window``. For the others,
+            ``start`` is by default where the history of the source starts, and ``end`` now.
+        since: For ``forward_only``, before which nothing is loaded (templated); default None.
+        lookback: How many chunks before a new window are loaded again (templated); default 0.
+        grain: What bounds are aligned to (templated): ``hour``, ``day``, ``week`` or ``month``; default None.
         restate: Whether completed chunks are loaded again, and replaced (templated); default False. Once a
             DAG run: when the task is cleared and runs again, what was loaded again meanwhile stays.
         max_active_chunks: How many chunks may run at once, for the estimate; default 1.
@@ -52,6 +62,10 @@ class BackfillPlanOperator(SourceOperator):
         "chunks_per_task",
         "restate",
         "handover",
+        "strategy",
+        "since",
+        "lookback",
+        "grain",
     )
 
     def __init__(
@@ -61,6 +75,10 @@ class BackfillPlanOperator(SourceOperator):
         order: str = "forward",
         chunks_per_task: int | str = 1,
         restate: bool | str = False,
+        strategy: str = "window",
+        since: Any = None,
+        lookback: int | str = 0,
+        grain: str | None = None,
         max_active_chunks: int = 1,
         handover: str | None = None,
         **kwargs: Any,
@@ -70,6 +88,10 @@ class BackfillPlanOperator(SourceOperator):
         self.order = order
         self.chunks_per_task = chunks_per_task
         self.restate = restate
+        self.strategy = strategy
+        self.since = since
+        self.lookback = lookback
+        self.grain = grain
         self.max_active_chunks = max_active_chunks
         self.handover = handover
 
@@ -78,85 +100,180 @@ class BackfillPlanOperator(SourceOperator):
             return self._plan(context)
 
     def _plan(self, context: Context) -> list[dict[str, Any]]:
-        from airflow_provider_backfill.engine.report import plan_table
-
-        backfill = self._backfill(context)
+        choice, planner = self._choice(context), this_task(context)
         restate = truth("restate", self.restate)
-        plan = backfill.plan()
-        if self.handover:
+        chosen = self._remembered(choice, planner)
+        if chosen is None:
+            chosen = choice.make()
+        plans = [backfill.plan() for backfill in chosen.windows]
+        if self.handover and len(chosen.windows) == 1:
             from airflow_provider_backfill.engine.handover import Handover
 
-            Handover.of(backfill, self.handover, into=self.into).check()
-        if restate:
-            backfill.check_restatable()
-        found = backfill.survey(plan, self.max_active_chunks)
-        groups = self._groups(plan, frozenset() if restate else found.done)
-        limit = conf.getint("core", "max_map_length")
-        if len(groups) > limit:
-            from airflow_provider_backfill.exceptions import MapLengthError
+            Handover.of(chosen.windows[0], self.handover, into=self.into).check()
+        if restate and chosen.windows:
+            chosen.windows[0].check_restatable()
+        chosen.check()
+        found = [
+            backfill.survey(plan, self.max_active_chunks)
+            for backfill, plan in zip(chosen.windows, plans, strict=True)
+        ]
+        self._check_length(
+            self._groups(chosen, plans, [frozenset() if restate else each.done for each in found])
+        )
+        chosen.record(f"{planner.dag_id} {planner.dag_run_id}")
+        found = [
+            replace(each, rows=tuple(backfill.seed(each.plan)))
+            for backfill, each in zip(chosen.windows, found, strict=True)
+        ]
+        mapped = self._first(choice, chosen, plans, planner, restate=restate)
+        self._say(choice, chosen, found, mapped)
+        self._push(context, mapped)
+        recorded = {plan.backfill_id: plan for plan in (*(each.plan for each in chosen.again), *plans)}
+        return [_arguments(recorded[backfill_id], chunk_ids) for backfill_id, chunk_ids in mapped.groups]
 
-            # Airflow itself would say so after the rows are written.
-            raise MapLengthError(sum(map(len, groups)), limit, tasks=len(groups))
-        found = replace(found, rows=tuple(backfill.seed(plan)))
-        groups = self._first(backfill, plan, this_task(context), restate=restate)
-        self.log.info("%s", plan_table(found, mapped=sum(map(len, groups)), tasks=len(groups)))
-        context["ti"].xcom_push(key=BACKFILL_ID_KEY, value=plan.backfill_id)
-        return [_arguments(plan, group) for group in groups]
-
-    def _backfill(self, context: Context) -> Backfill:
-        from airflow_provider_backfill.engine.backfill import Backfill
+    def _choice(self, context: Context) -> Choice:
+        from airflow_provider_backfill.engine.choice import Choice, read_bounds
         from airflow_provider_backfill.engine.window import ChunkSize
         from airflow_provider_backfill.hooks.backfill import prepare_dlt
 
         prepare_dlt()
-        return Backfill(
+        start, end, timezone = given(self.start), given(self.end), self.timezone
+        if self.strategy == "window":
+            window = self.window(context)
+            start, end, timezone = window.start, window.end, window.timezone
+        chunk = ChunkSize.parse(self.chunk)
+        bounds = read_bounds(chunk, start=start, end=end, since=given(self.since), timezone=timezone)
+        return Choice(
+            **bounds,
             source=self.source_spec,
-            window=self.window(context),
-            chunk=ChunkSize.parse(self.chunk),
             target=self.hook.target,
+            chunk=chunk,
+            strategy=self.strategy,
+            lookback=natural("lookback", self.lookback),
+            grain=given(self.grain),
             settings=self.settings,
             overlap=self.overlap,
         )
 
-    def _groups(self, plan: BackfillPlan, done: Collection[str]) -> list[tuple[Chunk, ...]]:
+    def _remembered(self, choice: Choice, planner: Claimant) -> Chosen | None:
+        """What this DAG run has chosen before; None if nothing yet, or if it chooses the same in any case."""
+        from airflow_provider_backfill.engine.choice import Chosen
+        from airflow_provider_backfill.engine.ledger import Ledger
+        from airflow_provider_backfill.engine.maps import TaskMaps
+
+        target = choice.target
+        if choice.plain or not target.exists():
+            return None
+        with target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
+            mapped = TaskMaps(session, target).recall(planner, choice.request)
+            if mapped is None:
+                return None
+            plan_of = Ledger(session, target).recorded_plan
+            plans = [plan_of(backfill_id) for backfill_id in mapped.backfill_ids]
+            return Chosen(
+                windows=tuple(choice.backfill(plan.window, plan.size) for plan in plans),
+                again=tuple(
+                    choice.again(plan_of(backfill_id), chunk_ids)
+                    for backfill_id, chunk_ids in mapped.again.items()
+                ),
+            )
+
+    def _check_length(self, groups: Sequence[Group]) -> None:
+        from airflow_provider_backfill.exceptions import MapLengthError
+
+        limit = conf.getint("core", "max_map_length")
+        if len(groups) > limit:
+            # Airflow itself would say so after the rows are written.
+            chunks = sum(len(chunk_ids) for _, chunk_ids in groups)
+            raise MapLengthError(chunks, limit, tasks=len(groups))
+
+    def _groups(
+        self, chosen: Chosen, plans: Sequence[BackfillPlan], done: Sequence[Collection[str]]
+    ) -> list[Group]:
+        """What to map, without what is done of each plan."""
         from airflow_provider_backfill.engine.plan import grouped
         from airflow_provider_backfill.exceptions import ChoiceError
 
         if self.order not in ORDERS:
             raise ChoiceError("order", self.order, ORDERS)
-        due = [chunk for chunk in plan.chunks if chunk.chunk_id not in done]
+        size = positive("chunks_per_task", self.chunks_per_task)
+        parts = [
+            (each.plan, [chunk for chunk in each.plan.chunks if chunk.chunk_id in each.chunk_ids])
+            for each in chosen.again
+        ]
+        parts += [
+            (plan, [chunk for chunk in plan.chunks if chunk.chunk_id not in ids])
+            for plan, ids in zip(plans, done, strict=True)
+        ]
         if self.order == "backward":
-            due.reverse()
-        return grouped(due, positive("chunks_per_task", self.chunks_per_task))
+            parts = [(plan, chunks[::-1]) for plan, chunks in reversed(parts)]
+        return [
+            (plan.backfill_id, tuple(chunk.chunk_id for chunk in group))
+            for plan, chunks in parts
+            for group in grouped(chunks, size)
+        ]
 
     def _first(
-        self, backfill: Backfill, plan: BackfillPlan, planner: Claimant, *, restate: bool
-    ) -> list[tuple[Chunk, ...]]:
+        self,
+        choice: Choice,
+        chosen: Chosen,
+        plans: Sequence[BackfillPlan],
+        planner: Claimant,
+        *,
+        restate: bool,
+    ) -> Mapped:
         """What this DAG run maps, as it was first; completed chunks are restated with that, and only then."""
         from airflow_provider_backfill.engine.ledger import Ledger
-        from airflow_provider_backfill.engine.maps import TaskMaps
+        from airflow_provider_backfill.engine.maps import Mapped, TaskMaps
 
-        target = self.hook.target
+        target, ids = choice.target, tuple(plan.backfill_id for plan in plans)
+        nothing = Mapped(backfill_ids=(), groups=())
+        if not ids and not target.exists():
+            return nothing
         with target.connect(self.settings.file_lock_timeout_seconds) as session:
-            ledger = Ledger(session, target)
+            ledger, maps = Ledger(session, target), TaskMaps(session, target)
+            if not ids:
+                if not ledger.exists():
+                    return nothing
+                ledger.prepare(maps)
 
             def restated() -> None:
-                if restate:
-                    ledger.restate_all(plan.backfill_id)
+                for backfill_id in ids if restate else ():
+                    ledger.restate_all(backfill_id)
 
             # Another run may have completed some since they were counted.
-            done = frozenset() if restate else ledger.completed(plan.backfill_id)
-            groups = [tuple(chunk.chunk_id for chunk in group) for group in self._groups(plan, done)]
-            first = TaskMaps(session, target).first(planner, plan.backfill_id, groups, restated)
-        chunks = {chunk.chunk_id: chunk for chunk in plan.chunks}
-        return [tuple(map(chunks.__getitem__, group)) for group in first]
+            done = [frozenset() if restate else ledger.completed(backfill_id) for backfill_id in ids]
+            mapped = Mapped(backfill_ids=ids, groups=tuple(self._groups(chosen, plans, done)))
+            return maps.first(planner, choice.request, mapped, restated)
+
+    def _say(self, choice: Choice, chosen: Chosen, found: Sequence[Survey], mapped: Mapped) -> None:
+        from airflow_provider_backfill.engine.report import half_open, nothing_to_do, plan_table
+
+        if not chosen:
+            self.log.info("%s", nothing_to_do(choice.strategy))
+        for done in chosen.done:
+            self.log.info("recorded as done without running: %s", half_open(done.window.interval))
+        for backfill_id, chunk_ids in mapped.again.items():
+            numbers = ", ".join(str(int(chunk_id) + 1) for chunk_id in chunk_ids)
+            self.log.info("loaded again: chunks %s of backfill %s", numbers, backfill_id)
+        for each in found:
+            groups = [ids for backfill_id, ids in mapped.groups if backfill_id == each.plan.backfill_id]
+            self.log.info("%s", plan_table(each, mapped=sum(map(len, groups)), tasks=len(groups)))
+
+    def _push(self, context: Context, mapped: Mapped) -> None:
+        ids = mapped.backfill_ids
+        context["ti"].xcom_push(key=BACKFILL_ID_KEY, value=ids[0] if len(ids) == 1 else list(ids))
+        if mapped.again:
+            context["ti"].xcom_push(key=AGAIN_KEY, value=mapped.again)
 
 
-def _arguments(plan: BackfillPlan, group: Sequence[Chunk]) -> dict[str, Any]:
+def _arguments(plan: BackfillPlan, chunk_ids: Sequence[str]) -> dict[str, Any]:
     """What one mapped task is given."""
     from airflow_provider_backfill.engine.intervals import bound_text
     from airflow_provider_backfill.engine.plan import span
 
+    # A plan's chunks are numbered from 0.
+    group = [plan.chunks[int(chunk_id)] for chunk_id in chunk_ids]
     whole = span(group)
     return {
         "backfill_id": plan.backfill_id,

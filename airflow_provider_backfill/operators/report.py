@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill.operators.assets import describe_outlets
 from airflow_provider_backfill.operators.base import TargetOperator, airflow_errors
-from airflow_provider_backfill.operators.plan import BACKFILL_ID_KEY
+from airflow_provider_backfill.operators.plan import AGAIN_KEY, BACKFILL_ID_KEY
 from airflow_provider_backfill.version_compat import AirflowFailException, Context
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ class BackfillReportOperator(TargetOperator):
 
     ``completed`` are the chunks that this DAG run loaded, ``skipped`` those that were completed before or by
     somebody else. The return value, which is pushed also when the task fails, is a dict: ``backfill_id``,
-    ``completed``, ``skipped``, ``claimed_elsewhere``, ``failed``, ``pending``, ``total``, ``records``.
+    ``completed``, ``skipped``, ``claimed_elsewhere``, ``failed``, ``pending``, ``total``, ``records``. Where
+    a strategy chose several windows, or none, ``backfill_id`` is a list, and the numbers are of them all.
 
     If the window is covered, the event of each asset among its ``outlets`` has as its extra ``backfill_id``,
     ``start`` and ``end`` of the window, ``chunks``, ``records``.
@@ -41,51 +42,64 @@ class BackfillReportOperator(TargetOperator):
         self.plan_task_id = plan_task_id
 
     def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_provider_backfill.engine.intervals import Interval
         from airflow_provider_backfill.engine.report import Tally
 
         ti = context["ti"]
-        backfill_id = ti.xcom_pull(task_ids=self.plan_task_id, key=BACKFILL_ID_KEY)
-        if not backfill_id:
+        planned = ti.xcom_pull(task_ids=self.plan_task_id, key=BACKFILL_ID_KEY)
+        if planned is None:
             raise AirflowFailException(f"nothing was planned; see the log of task {self.plan_task_id}")
+        again = ti.xcom_pull(task_ids=self.plan_task_id, key=AGAIN_KEY) or {}
         with airflow_errors(self.redact):
-            rows = self.rows(backfill_id)
+            windows = [self._recorded(each) for each in ([planned] if isinstance(planned, str) else planned)]
+            others = [self._recorded(each) for each in again]
+        totals = {rows[0].backfill_id: len(rows) for rows in (*others, *windows)}
+        others = [[row for row in rows if row.chunk_id in again[row.backfill_id]] for rows in others]
+        found = [*others, *windows]
+        tallies = []
+        for rows in found:
+            own = (row for row in rows if (row.dag_id, row.dag_run_id) == (ti.dag_id, ti.run_id))
+            tallies.append(Tally.of(rows, [row.chunk_id for row in own]))
+            self.log.info("%s", tallies[-1])
+        summary = _summary(planned, tallies)
+        if not all(tally.covered for tally in tallies):
+            # Airflow pushes the return value of a task that succeeds.
+            ti.xcom_push(key="return_value", value=summary)
+            raise AirflowFailException(_shortfall([row for rows in found for row in rows], totals))
+        if windows:
+            describe_outlets(
+                self,
+                context,
+                backfill_id=planned,
+                interval=Interval(windows[0][0].window.start, windows[-1][0].window.end),
+                chunks=summary["total"],
+                records=summary["records"],
+            )
+        return summary
+
+    def _recorded(self, backfill_id: str) -> list[ChunkRow]:
+        rows = self.rows(backfill_id)
         if not rows:
             raise AirflowFailException(
                 f"the ledger has no chunk of backfill {backfill_id}; clear the plan task"
             )
-        own = (row for row in rows if (row.dag_id, row.dag_run_id) == (ti.dag_id, ti.run_id))
-        tally = Tally.of(rows, [row.chunk_id for row in own])
-        self.log.info("%s", tally)
-        summary = _summary(tally)
-        if not tally.covered:
-            # Airflow pushes the return value of a task that succeeds.
-            ti.xcom_push(key="return_value", value=summary)
-            raise AirflowFailException(_shortfall(rows))
-        describe_outlets(
-            self,
-            context,
-            backfill_id=backfill_id,
-            interval=rows[0].window,
-            chunks=tally.total,
-            records=tally.records,
-        )
-        return summary
+        return rows
 
 
-def _summary(tally: Tally) -> dict[str, Any]:
+def _summary(planned: str | list[str], tallies: Sequence[Tally]) -> dict[str, Any]:
     return {
-        "backfill_id": tally.backfill_id,
-        "completed": tally.completed,
-        "skipped": tally.skipped,
-        "claimed_elsewhere": tally.claimed_elsewhere,
-        "failed": len(tally.failed),
-        "pending": tally.pending,
-        "total": tally.total,
-        "records": tally.records,
+        "backfill_id": planned,
+        "completed": sum(tally.completed for tally in tallies),
+        "skipped": sum(tally.skipped for tally in tallies),
+        "claimed_elsewhere": sum(tally.claimed_elsewhere for tally in tallies),
+        "failed": sum(len(tally.failed) for tally in tallies),
+        "pending": sum(tally.pending for tally in tallies),
+        "total": sum(tally.total for tally in tallies),
+        "records": sum(tally.records for tally in tallies),
     }
 
 
-def _shortfall(rows: Sequence[ChunkRow]) -> str:
+def _shortfall(rows: Sequence[ChunkRow], totals: Mapping[str, int]) -> str:
     """What is missing, what went wrong first: there may be hundreds that nobody has tried behind it."""
     failed = [row for row in rows if row.status == "failed" or row.lapsed]
     held = [row for row in rows if row.held]
@@ -94,7 +108,7 @@ def _shortfall(rows: Sequence[ChunkRow]) -> str:
     groups = [*([row] for row in (*failed, *held)), *_runs(pending)]
     head = f"{sum(counts.values())} of {len(rows)} chunks not completed ("
     head += ", ".join(f"{count} {name}" for name, count in counts.items() if count) + "):"
-    lines = [head, *(_line(group, len(rows)) for group in groups[:_LONGEST_LIST])]
+    lines = [head, *(_line(group, totals[group[0].backfill_id]) for group in groups[:_LONGEST_LIST])]
     if more := sum(map(len, groups[_LONGEST_LIST:])):
         lines.append(f"and {more} more")
     return "\n- ".join(lines) + "\nclear the tasks of these chunks, or run the same window again, to resume"
@@ -104,7 +118,8 @@ def _runs(rows: Sequence[ChunkRow]) -> list[list[ChunkRow]]:
     """Chunks that follow each other, together."""
     runs: list[list[ChunkRow]] = []
     for row in rows:
-        if runs and runs[-1][-1].number + 1 == row.number:
+        before = runs[-1][-1] if runs else row
+        if (before.backfill_id, before.number + 1) == (row.backfill_id, row.number):
             runs[-1].append(row)
         else:
             runs.append([row])

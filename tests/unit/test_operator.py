@@ -265,7 +265,7 @@ class TestReport:
         }
         rows = [make_row(chunk_id=f"{number - 1:06d}", **states.get(number, {})) for number in range(1, 402)]
         where = "[2026-01-03T00:00:00+00:00 → 2026-01-04T00:00:00+00:00)"
-        assert _shortfall(rows).splitlines() == [
+        assert _shortfall(rows, {rows[0].backfill_id: len(rows)}).splitlines() == [
             "400 of 401 chunks not completed (2 failed, 1 held, 397 pending):",
             f"- chunk 350/401 {where}: failed (the lease of worker-4:4712 ran out)",
             f"- chunk 400/401 {where}: failed (ValueError: no)",
@@ -281,7 +281,7 @@ class TestReport:
     def test_a_long_list_is_cut_and_counted(self) -> None:
         rows = [make_row(chunk_id=f"{index:06d}", status="failed", error="no") for index in range(30)]
         rows += [make_row(chunk_id=f"{index:06d}") for index in range(30, 40)]
-        lines = _shortfall(rows).splitlines()
+        lines = _shortfall(rows, {rows[0].backfill_id: len(rows)}).splitlines()
         assert lines[0] == "40 of 40 chunks not completed (30 failed, 10 pending):"
         assert lines[21] == "- and 20 more"
 

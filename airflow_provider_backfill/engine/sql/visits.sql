@@ -17,7 +17,8 @@ SELECT
     tasks.try_number,
     coalesce((
         SELECT max(maps.planned_at) FROM {maps} AS maps
-        WHERE maps.dag_id = :dag_id AND maps.dag_run_id = :dag_run_id AND maps.backfill_id = :backfill_id
+        WHERE maps.dag_id = :dag_id AND maps.dag_run_id = :dag_run_id
+          AND strpos(maps.chunk_ids, :backfill_id) > 0
     ) > greatest(tasks.started_at, (
         SELECT max(mine.completed_at) FROM {ledger} AS mine
         WHERE mine.backfill_id = :backfill_id AND mine.dag_id = :dag_id AND mine.dag_run_id = :dag_run_id
