@@ -110,8 +110,8 @@ class Plugin:
         _wrap(attempt, "publish", self._publish)
         _wrap(SqlJobClientBase, "_update_schema_in_storage", self._store_schema)
 
-    def _claim_next(self, original: Callable[..., Any], *args: Any) -> Any:
-        claim = original(*args)
+    def _claim_next(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        claim = original(*args, **kwargs)
         self._chunk = claim.chunk_id if claim else None
         self.trip(points.AFTER_CLAIM)
         return claim
