@@ -207,7 +207,7 @@ def _settle(
 def _fill(
     backfill: Backfill, plan: BackfillPlan, chunk_id: str, observer: Observer, loaded: set[str]
 ) -> bool:
-    """Load the gaps of a chunk, which the observer is told of under its number; whether none failed."""
+    """Load one chunk, or its gaps, of which the observer is told under its number; whether nothing failed."""
     from airflow_provider_backfill.engine.runner import this_claimant
 
     begun: list[Claim] = []

@@ -91,12 +91,16 @@ class Ledger(LedgerReader):
         ]
         self._run("seed", {**plan_inputs(plan), "chunks": json.dumps(chunks)})
 
-    def cover(self, backfill_id: str, covered: Iterable[ChunkCoverage]) -> None:
-        """Record chunks as completed that other backfills have loaded; those that are under way stay."""
+    def cover(self, backfill_id: str, covered: Iterable[ChunkCoverage]) -> int:
+        """Record chunks as completed that other backfills have loaded; returns how many these were.
+
+        Those that are under way stay, and those of which a version stands that is to be replaced.
+        """
         chunks = [{"id": each.chunk.chunk_id, "backfills": each.covered_by} for each in covered]
-        if chunks:
-            with self._target.dialect.exclusive(self._target):
-                self._run("cover", {"backfill_id": backfill_id, "chunks": json.dumps(chunks)})
+        if not chunks:
+            return 0
+        with self._target.dialect.exclusive(self._target):
+            return len(self._run("cover", {"backfill_id": backfill_id, "chunks": json.dumps(chunks)}))
 
     def absorb(self, claim: Claim) -> list[str]:
         """Record the chunks inside one as covered by it, in the transaction that publishes its rows.
@@ -104,8 +108,10 @@ class Ledger(LedgerReader):
         Returns:
             Their run ids.
         """
-        rows = self._run("absorb", {"backfill_id": claim.backfill_id, "chunk_id": claim.chunk_id})
-        return [str(run_id) for (run_id,) in rows]
+        keys = {"backfill_id": claim.backfill_id, "chunk_id": claim.chunk_id}
+        return [
+            str(run_id) for (run_id,) in (*self._run("absorb", keys), *self._run("absorb_restated", keys))
+        ]
 
     # Claims
 
@@ -136,10 +142,10 @@ class Ledger(LedgerReader):
             holder = self.holder(**keys)
             if holder is None:
                 [coverage] = self.coverage(plan_of(row))
-                if coverage.standing is Standing.COVERED:
-                    self.cover(row.backfill_id, [coverage])
+                if coverage.standing is Standing.COVERED and self.cover(row.backfill_id, [coverage]):
                     return None
-                if coverage.standing is Standing.PARTLY:
+                # Covered, and a version of its own stands: both have the rows. Only a person can settle that.
+                if coverage.standing is not Standing.DUE and self.chunk(**keys).claimable:
                     raise overlapping(plan_of(row), coverage, Overlap.RELOAD if reload else Overlap.REFUSE)
                 # Completed since the row was read, or free as of just now: whoever asks again finds out.
                 holder = Holder(

@@ -191,6 +191,11 @@ class ChunkRow:
         return int(self.chunk_id) + 1
 
     @property
+    def claimable(self) -> bool:
+        """Nobody has it, and it is not done."""
+        return self.status in CLAIMABLE
+
+    @property
     def held(self) -> bool:
         """Somebody holds the chunk now: a live lease, or a holder that keeps none."""
         return self.status in HELD and (self.lease_left is None or self.lease_left > 0)

@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_backfill.engine.attempt import Attempt
@@ -133,7 +133,8 @@ class Runner:
                 try:
                     claim = ledger.claim(row, claimant, self.settings.lease_seconds, reload=self.reloads)
                 except OverlapError:
-                    if self.overlap != Overlap.TRIM:
+                    # A version of the chunk that is to be replaced has the gaps' rows, too.
+                    if self.overlap != Overlap.TRIM or row.load_ids:
                         raise
                     gaps = seed_gaps(session, self.target, row)
             if claim is None:
@@ -162,9 +163,9 @@ class Runner:
                 BackfillControls(session, self.target).check(row.backfill_id)
             loaded.append(self.run_chunk(gap.backfill_id, gap.chunks[0].chunk_id, claimant, **how))
         if gaps:
-            # It is covered now, which the claim finds and records, unless somebody restated some of it.
-            rest = self.run_chunk(row.backfill_id, row.chunk_id, claimant, **how)
-            loaded.append(rest)
+            # It is covered now, which the claim finds and records. Where it is not, there is no second round.
+            whole = replace(self, overlap=Overlap.REFUSE)
+            loaded.append(whole.run_chunk(row.backfill_id, row.chunk_id, claimant, **how))
         return Outcome(
             loaded=any(part.loaded for part in loaded),
             records=sum(part.records for part in loaded),
@@ -172,6 +173,8 @@ class Runner:
             attempt=row.attempt or 0,
             bytes=sum(part.bytes for part in loaded),
             dropped=sum(part.dropped for part in loaded),
+            rejected=sum(part.rejected for part in loaded),
+            warnings=sum(part.warnings for part in loaded),
         )
 
     def restate(self, session: Session, backfill_id: str, chunk_ids: Sequence[str]) -> None:

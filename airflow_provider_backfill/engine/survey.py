@@ -10,7 +10,7 @@ from airflow_provider_backfill.engine.estimates import Estimate, Measured, estim
 from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.intervals import Interval, merge
 from airflow_provider_backfill.engine.ledger_reader import LedgerReader
-from airflow_provider_backfill.engine.overlaps import Resolved, resolve
+from airflow_provider_backfill.engine.overlaps import Overlap, Resolved, overlapping, resolve
 from airflow_provider_backfill.engine.plan import BackfillPlan
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
 from airflow_provider_backfill.exceptions import RestateError
@@ -100,6 +100,11 @@ def survey(
     rows = tuple(reader.chunks(plan.backfill_id))
     done = {row.chunk_id for row in rows if row.status is ChunkStatus.COMPLETED}
     coverage = [each for each in reader.coverage(plan) if each.chunk.chunk_id not in done]
+    # A version that is to be replaced has the rows, and so has another backfill: a person has to settle that.
+    standing = {row.chunk_id for row in rows if row.load_ids and row.claimable}
+    for each in coverage if overlap != Overlap.RELOAD else ():
+        if each.others and each.chunk.chunk_id in standing:
+            raise overlapping(plan, each, Overlap.REFUSE)
     made = _survey(plan, rows, coverage, overlap, reader.history(plan.source_name), concurrency)
     made.resolved.check()
     if made.resolved.reloaded and (unknown := reader.unknown_loads_inside(plan)):

@@ -96,15 +96,9 @@ class TaskTry:
         turn = Turn.of(states, int(self._ti.map_index or 0), operator.max_active_chunks or len(states))
         most = operator.max_failed_chunks
         started_before = self._ti.try_number > 1 and not self._cleared
-        if most is not None and len(turn.failed) >= most and not started_before:
-            with operator.hook.target.connect(operator.settings.file_lock_timeout_seconds) as session:
-                alone = self._begin(session, backfill_id)
-            if not alone:
-                raise AirflowSkipException(
-                    f"{operator.interval_label} is left pending: {len(turn.failed)} before it failed for "
-                    f"good (map index {', '.join(map(str, turn.failed))}), and max_failed_chunks is {most}"
-                )
-        if not turn.come:
+        stopped = most is not None and len(turn.failed) >= most and not started_before
+        # One that was cleared alone runs all the same, which is found out once, when its turn has come.
+        if not turn.come and (self._cleared or not stopped):
             pause = turn.pause(operator.retry_delay)
             operator.log.info(
                 "%s waits for its turn: %d before it%s; it comes again in %d s",
@@ -114,6 +108,14 @@ class TaskTry:
                 pause.total_seconds(),
             )
             raise AirflowRescheduleException(datetime.now(UTC) + pause)  # type: ignore[no-untyped-call]
+        if stopped:
+            with operator.hook.target.connect(operator.settings.file_lock_timeout_seconds) as session:
+                alone = self._begin(session, backfill_id)
+            if not alone:
+                raise AirflowSkipException(
+                    f"{operator.interval_label} is left pending: {len(turn.failed)} before it failed for "
+                    f"good (map index {', '.join(map(str, turn.failed))}), and max_failed_chunks is {most}"
+                )
 
     def _begin(self, session: Session, backfill_id: str) -> bool:
         """Note that this try begins, once; returns whether the task was cleared alone."""

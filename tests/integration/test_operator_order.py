@@ -73,11 +73,11 @@ class TestOrder:
         tasks = Tasks(retries=1)
         mapped = tasks.plan()
 
-        def run(index: int, most: int, **tries: int) -> dict[str, Any]:
+        def run(index: int, most: int, before: str = "failed", **tries: int) -> dict[str, Any]:
             operator = ChunkedBackfillOperator(
                 task_id="chunk", max_active_chunks=1, max_failed_chunks=most, **tasks.source, **mapped[index]
             )
-            states = {0: "failed", 1: "running", 2: "running"}
+            states = {0: before, 1: "running", 2: "running"}
             result: dict[str, Any] = run_task(
                 operator, tasks.ti("chunk", map_index=index, states=states, **tries)
             )
@@ -92,6 +92,11 @@ class TestOrder:
         with pytest.raises(AirflowSkipException):
             run(1, most=1, try_number=2, max_tries=2)
         assert run(1, most=1, try_number=3, max_tries=3)["status"] == "completed"
+        # Cleared alone while others are ahead, it comes again, and is known for that then.
+        with pytest.raises(AirflowRescheduleException):
+            run(2, most=1, try_number=2, max_tries=2)
+        with pytest.raises(AirflowSkipException):
+            run(2, most=1)
         # One that had begun goes on with its retries, and two may fail where two are allowed.
         with pytest.raises(AirflowRescheduleException):
             run(2, most=1, try_number=2, max_tries=1)

@@ -179,6 +179,49 @@ def test_reload_replaces_what_lies_inside(world: World) -> None:
     assert world.query(IDS) == [(number,) for number in range(1, 6)]
 
 
+def test_a_chunk_restated_while_another_takes_its_place_is_absorbed_too(world: World) -> None:
+    """Its rows are deleted with the others, and nobody may take them for standing."""
+    restated: list[BackfillPlan] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        with opened(world.target) as ledger:
+            ledger.restate(restated[0].backfill_id, "000000")
+        yield from events()
+
+    good = world.backfill(source_of(events()))
+    before, _ = load(over(good, "1d", start=2, end=4))
+    restated.append(before)
+    plan, _ = load(over(world.backfill(source_of(rows)), "5d", end=6, overlap="reload"))
+    assert [(row.status, row.covered_by, row.load_ids) for row in rows_of(world, before)] == [
+        ("completed", plan.backfill_id, None)
+    ] * 2
+    assert world.query(IDS) == [(number,) for number in range(1, 6)]
+
+
+@pytest.mark.parametrize("overlap", ["refuse", "trim"])
+def test_a_version_and_another_backfill_that_have_the_same_rows_are_refused(
+    world: World, overlap: str
+) -> None:
+    """For example since a person marked the other one as done. Neither a loop nor a second copy."""
+    backfill = world.backfill(source_of(events()))
+    days = over(backfill, "1d", end=3, overlap=overlap)
+    plan, _ = load(days)
+    hours = over(backfill, "24h", end=3)
+    marked = hours.plan()
+    hours.seed(marked)
+    with opened(world.target) as ledger:
+        ledger._session.execute(
+            f"UPDATE {world.target.ledger} SET covered_by = NULL, records_loaded = NULL"
+            f" WHERE backfill_id = '{marked.backfill_id}'"
+        )
+        ledger.restate(plan.backfill_id, "000001")
+    with pytest.raises(OverlapError, match=marked.backfill_id):
+        days.runner.run_chunk(plan.backfill_id, "000001", this_claimant())
+    with pytest.raises(OverlapError, match=marked.backfill_id):
+        drive.run(days, plan, Seen())
+    assert world.query(IDS) == [(1,), (2,)]
+
+
 def test_reload_that_fails_leaves_everything(world: World) -> None:
     def broken():
         raise RuntimeError("down")

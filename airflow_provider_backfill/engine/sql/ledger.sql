@@ -87,6 +87,20 @@ WHERE NOT other.backfill_id = :backfill_id AND other.status = 'completed' AND ot
   )
 RETURNING run_id
 
+-- name: absorb_restated
+-- pending, failed -> completed: likewise, where somebody returned them to pending meanwhile. Their rows are replaced.
+UPDATE {ledger} AS other SET
+    status = 'completed', completed_at = {now}, covered_by = :backfill_id, load_ids = NULL, records_loaded = 0,
+    error = NULL, will_retry = NULL, updated_at = {now}
+WHERE NOT other.backfill_id = :backfill_id AND other.status IN ('pending', 'failed') AND other.load_ids IS NOT NULL
+  AND EXISTS (
+    SELECT 1 FROM {ledger} AS mine
+    WHERE mine.backfill_id = :backfill_id AND mine.chunk_id = :chunk_id
+      AND other.source_section = mine.source_section AND {resources_meet_mine}
+      AND other.chunk_from >= mine.chunk_from AND other.chunk_to <= mine.chunk_to
+  )
+RETURNING run_id
+
 -- name: source_chunks
 -- Every chunk of a source, for what it has, lacks or has failed at.
 SELECT backfill_id, chunk_id, chunk_from, chunk_to, backfill_from, backfill_to, chunk_size, resource_name, status,
