@@ -19,7 +19,7 @@ export UV_LINK_MODE ?= copy
 export UV_COMPILE_BYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-airflow2 test-chaos chaos lint format docs constraints clean
+.PHONY: help demo up test test-airflow2 test-chaos chaos bench lint format docs constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ test-chaos: $(READY) ## Inject 20 faults on each database, and see that broken p
 
 chaos: $(READY) ## Inject 200 faults into backfills on each of DuckDB and Postgres, and check every row
 	$(BIN)/python -m tests.chaos --faults 200 $(CHAOS_ARGS)
+
+bench: $(READY) ## Measure what the operator costs a DAG file, and load a year of flights through a real Airflow
+	$(BIN)/python -m benchmarks.parse
+	$(BIN)/python -m benchmarks.nyc_year
 
 lint: $(READY) ## Check style (ruff) and types (mypy strict)
 	$(BIN)/ruff check .

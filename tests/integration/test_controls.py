@@ -135,6 +135,7 @@ def test_a_pause_takes_nothing_of_the_time_that_a_run_may_wait(tmp_path, target)
     put(site.target, ControlState.PAUSED)
     with site.running("--concurrency", "2") as run:
         run.says("waiting, the backfill is paused by alice@laptop")
+        # Longer than the run may wait.
         time.sleep(2.5)
         lift(site.target)
         run.ends(0)

@@ -9,11 +9,8 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import click
-import pytest
 from click.testing import CliRunner
 
 from airflow_provider_backfill import exceptions
@@ -26,64 +23,21 @@ from airflow_provider_backfill.engine.settings import SECTION, Settings
 from airflow_provider_backfill.engine.window import Window
 from airflow_provider_backfill.exceptions.base import docs_of
 from airflow_provider_backfill.get_provider_info import get_provider_info
-
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "airflow_provider_backfill"
-DOCS = ROOT / "docs"
-README = ROOT / "README.md"
-PAGES = [README, ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-
-_FENCE = re.compile(r"^(`{3,}|:{3,})(?P<info>[^\n]*)\n(?P<body>.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-_CODE = re.compile(r"`([^`]+)`")
-
-
-def name_of(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
-
-
-every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
-
-
-def blocks(page: Path, *languages: str) -> list[str]:
-    """The code blocks of a page in any of the languages."""
-    found = _FENCE.finditer(page.read_text(encoding="utf-8"))
-    return [match["body"] for match in found if match["info"].strip() in languages]
-
-
-def prose(page: Path) -> str:
-    """A page without its code blocks."""
-    return _FENCE.sub("", page.read_text(encoding="utf-8"))
-
-
-def section(page: Path, heading: str) -> str:
-    """What stands under a heading, up to the next of the same depth."""
-    text = prose(page)
-    depth = heading.partition(" ")[0]
-    start = text.index(f"{heading}\n") + len(heading)
-    end = re.search(rf"^{depth} ", text[start:], re.MULTILINE)
-    return text[start : start + end.start()] if end else text[start:]
-
-
-def table(text: str, first: str) -> list[list[str]]:
-    """The rows of the table whose first column is called so, without its two heading lines."""
-    lines = text[text.index(f"| {first} |") :].split("\n\n")[0].splitlines()
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-
-
-def code(cell: str) -> str:
-    """What stands between the first pair of backticks."""
-    match = _CODE.search(cell)
-    assert match, cell
-    return match[1]
-
-
-def slugs(page: Path) -> set[str]:
-    """The anchors of a page's headings."""
-    headings = _HEADING.findall(prose(page))
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
+from tests.support.pages import (
+    DOCS,
+    FENCE,
+    LINK,
+    PACKAGE,
+    README,
+    ROOT,
+    blocks,
+    code,
+    every_page,
+    name_of,
+    prose,
+    slugs,
+    table,
+)
 
 # Snippets
 
@@ -120,7 +74,7 @@ def test_commands_are_taken_as_they_stand(page):
 
 @every_page
 def test_included_excerpts_exist(page):
-    for match in _FENCE.finditer(page.read_text(encoding="utf-8")):
+    for match in FENCE.finditer(page.read_text(encoding="utf-8")):
         if match["info"].startswith("{literalinclude}"):
             text = (page.parent / match["info"].split()[1]).read_text(encoding="utf-8")
             for mark in re.findall(r'^:(?:start-after|end-before): "(.+)"$', match["body"], re.MULTILINE):
@@ -132,7 +86,7 @@ def test_included_excerpts_exist(page):
 
 @every_page
 def test_relative_links_lead_somewhere(page):
-    for link in _LINK.findall(prose(page)):
+    for link in LINK.findall(prose(page)):
         if "://" in link:
             continue
         path, _, anchor = link.partition("#")
@@ -144,7 +98,7 @@ def test_relative_links_lead_somewhere(page):
 def test_every_page_is_in_the_contents():
     entries = {
         line
-        for match in _FENCE.finditer((DOCS / "index.md").read_text(encoding="utf-8"))
+        for match in FENCE.finditer((DOCS / "index.md").read_text(encoding="utf-8"))
         if match["info"].strip() == "{toctree}"
         for line in match["body"].splitlines()
         if line and not line.startswith(":")
@@ -310,122 +264,3 @@ def test_daylight_saving_numbers_hold():
     months = make_plan("any", Window.parse("2024-01-31", "2024-05-01"), "1mo").chunks
     starts = [chunk.interval.start for chunk in months]
     assert starts == [datetime(2024, *day, tzinfo=UTC) for day in ((1, 31), (2, 29), (3, 31), (4, 30))]
-
-
-# Command
-
-#: What chooses the windows of `run`; other commands have theirs given.
-CHOOSING = {"strategy", "since", "lookback", "grain"}
-
-
-@pytest.mark.parametrize("name", ["run", "validate", "explain", "status", "release"])
-def test_options_are_those_of_the_command(name):
-    rows = table(section(DOCS / "reference" / "command.md", f"## {name}"), "option")
-    documented = {re.split(r"[ =]", spelling)[0] for option, *_ in rows for spelling in _CODE.findall(option)}
-    command = main.commands[name]
-    taken = {
-        spelling
-        for parameter in command.params
-        for spelling in (
-            parameter.opts if isinstance(parameter, click.Option) else [parameter.human_readable_name]
-        )
-    }
-    assert documented == taken
-
-
-def test_subcommands_are_those_of_the_command():
-    text = prose(DOCS / "reference" / "command.md")
-    sections = set(re.findall(r"^## (\w+)$", text, re.MULTILINE))
-    assert sections == set(main.commands)
-    run, plan = (main.commands[name].params for name in ("run", "plan"))
-    assert {parameter.name for parameter in plan} - {parameter.name for parameter in run} == {
-        "as_json",
-        "reasons",
-    }
-    promote = main.commands["promote"].params
-    assert [parameter.opts for parameter in promote] == [
-        parameter.opts for parameter in run if parameter.name not in CHOOSING
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "like"), [("restate", "restate"), ("mark", "mark"), ("pause", "pause"), ("cancel", "pause")]
-)
-def test_options_beside_those_of_run_are_those_of_the_command(name, like):
-    """These take what `run` takes of a window, so that a known command line needs another word alone."""
-    rows = table(section(DOCS / "reference" / "command.md", f"## {like}"), "option")
-    documented = {re.split(r"[ =]", spelling)[0] for option, *_ in rows for spelling in _CODE.findall(option)}
-    run, taken = ({p.name: p.opts for p in main.commands[word].params} for word in ("run", name))
-    assert set(run) - CHOOSING <= set(taken)
-    assert documented == {spelling for key in set(taken) - set(run) for spelling in taken[key]}
-
-
-def test_resume_takes_what_pause_does_but_no_reason():
-    pause, resume = ({p.name for p in main.commands[word].params} for word in ("pause", "resume"))
-    assert pause - resume == {"reason"}
-    assert not resume - pause
-
-
-# Operators and hook; read as text, since importing Airflow takes seconds
-
-
-def classes() -> dict[str, ast.ClassDef]:
-    paths = [*(PACKAGE / "operators").glob("*.py"), PACKAGE / "hooks" / "backfill.py"]
-    nodes = [node for path in paths for node in ast.parse(path.read_text(encoding="utf-8")).body]
-    return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
-
-
-def arguments(*names: str, function: str = "__init__") -> dict[str, str]:
-    """Keyword arguments and their defaults, as literals; base classes first."""
-    found: dict[str, str] = {}
-    for name in names:
-        [node] = [
-            item
-            for item in classes()[name].body
-            if isinstance(item, ast.FunctionDef) and item.name == function
-        ]
-        for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-            found[argument.arg] = "required" if default is None else repr(ast.literal_eval(default))
-    return found
-
-
-def documented_arguments(heading: str) -> dict[str, str]:
-    rows = table(section(DOCS / "reference" / "operators.md", heading), "argument")
-    return {
-        code(name): "required" if default == "required" else repr(ast.literal_eval(code(default)))
-        for name, default, _ in rows
-    }
-
-
-_OPERATOR = ("TargetOperator", "SourceOperator", "ChunkedBackfillOperator")
-
-
-@pytest.mark.parametrize(
-    ("heading", "names", "function"),
-    [
-        ("## ChunkedBackfillOperator.expand_window", _OPERATOR[-1:], "expand_window"),
-        ("## ChunkedBackfillOperator", _OPERATOR, "__init__"),
-        ("## BackfillHook", ("BackfillHook",), "__init__"),
-    ],
-)
-def test_arguments_are_those_of_the_code(heading, names, function):
-    assert documented_arguments(heading) == arguments(*names, function=function)
-
-
-def test_templated_arguments_are_those_of_the_code():
-    fields: set[str] = set()
-    for name in (*_OPERATOR, "BackfillPlanOperator"):
-        for node in classes()[name].body:
-            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "template_fields":
-                assert isinstance(node.value, ast.Tuple)
-                fields |= {str(item.value) for item in node.value.elts if isinstance(item, ast.Constant)}
-    page = DOCS / "reference" / "operators.md"
-    for heading in ("## ChunkedBackfillOperator", "## ChunkedBackfillOperator.expand_window"):
-        rows = table(section(page, heading), "argument")
-        names = {code(name).replace("resources", "resource_names") for name, *_ in rows}
-        templated = {
-            code(name).replace("resources", "resource_names")
-            for name, _, meaning in rows
-            if meaning.endswith("(templated)")
-        }
-        assert templated == fields & names
