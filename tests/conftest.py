@@ -16,11 +16,13 @@ _KINDS = ("unit", "integration", "system", "chaos")
 _NEWEST = frozenset(
     f"test_{name}"
     for name in (
-        "bounds coverage docs docs_reference estimates exceptions fields grains intervals plan queries records "
-        "report settings strategies strategies_properties turns window "
-        "cli_refusals cli_release cli_stop duckdb_processes ledger ledger_claims ledger_machine ledger_races "
-        "ledger_steps lease overlaps pgbouncer postgres_support processes_support races visibility"
-    ).split()
+        *("bounds", "coverage", "docs", "docs_reference", "estimates", "exceptions", "fields", "grains"),
+        *("intervals", "plan", "queries", "records", "report", "settings", "strategies"),
+        *("strategies_properties", "turns", "window"),
+        *("cli_refusals", "cli_release", "cli_stop", "duckdb_processes", "ledger", "ledger_claims"),
+        *("ledger_machine", "ledger_races", "ledger_steps", "lease", "overlaps", "pgbouncer"),
+        *("postgres_support", "processes_support", "races", "visibility"),
+    )
 )
 
 
