@@ -60,6 +60,10 @@ class Steered:
         sql = f"SELECT id, version FROM {self.dag_id}.events ORDER BY id"
         return [(number, version) for number, version in self.world.query(WAREHOUSE, sql)]
 
+    def until_given_back(self, chunk: int) -> None:
+        """Airflow tells the worker at its next heartbeat, when the DAG run may have ended."""
+        wait_until(lambda: self.statuses()[chunk] != ChunkStatus.RUNNING, PATIENCE)
+
     def until_running(self, chunk: int, run_id: str) -> None:
         def look() -> bool:
             self.world.airflow.check()
@@ -106,6 +110,7 @@ def test_a_chunk_marked_failed_is_given_back_at_once_and_the_rest_stays_pending(
     run = steered.world.wait(steered.dag_id, run_id)
     assert run.state == "failed"
     assert [task.state for task in run.of(CHUNK)] == ["failed", "skipped", "skipped"]
+    steered.until_given_back(0)
     first, *rest = steered.ledger()
     assert (first.status, first.lease_expires_at) == (ChunkStatus.FAILED, None)
     assert first.error in ("the task was told to stop", "stopped by SIGTERM")
