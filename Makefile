@@ -4,6 +4,8 @@ PYTEST_ARGS ?=
 CHAOS_ARGS ?=
 # More than a machine of two cores has: much of the time is waiting.
 WORKERS ?= 3
+# Each has an Airflow of its own.
+SYSTEM_WORKERS ?= 2
 
 VENV := .venv
 VENV2 := .venv-airflow2
@@ -32,11 +34,11 @@ up: $(READY) ## The same, and Airflow stays up until Ctrl-C
 
 test: $(READY) ## Run every test on Airflow 3.3 with the newest dlt
 	$(BIN)/python -m pytest tests/unit tests/integration -n $(WORKERS) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest tests/system $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/system -n $(SYSTEM_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-airflow2: $(READY2) ## Run what Airflow or dlt may change on the floor: Airflow 2.11 with dlt 1.26
 	$(BIN2)/python -m pytest tests/unit tests/integration -m 'not newest' -n $(WORKERS) $(PYTEST_ARGS)
-	$(BIN2)/python -m pytest tests/system -m airflow2 $(PYTEST_ARGS)
+	$(BIN2)/python -m pytest tests/system -m airflow2 -n $(SYSTEM_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-chaos: $(READY) ## Inject 20 faults on each database, and see that broken products are found out
 	$(BIN)/python -m pytest tests/chaos $(PYTEST_ARGS)

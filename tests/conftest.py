@@ -19,9 +19,10 @@ _NEWEST = frozenset(
         *("bounds", "coverage", "docs", "docs_reference", "estimates", "exceptions", "fields", "grains"),
         *("intervals", "plan", "queries", "records", "report", "settings", "strategies"),
         *("strategies_properties", "turns", "window"),
-        *("cli_refusals", "cli_release", "cli_stop", "duckdb_processes", "ledger", "ledger_claims"),
-        *("ledger_machine", "ledger_races", "ledger_steps", "lease", "overlaps", "pgbouncer"),
-        *("postgres_support", "processes_support", "races", "visibility"),
+        *("cli_marks", "cli_refusals", "cli_release", "cli_stop", "cli_strategies", "controls"),
+        *("duckdb_processes", "gates_asked", "ledger", "ledger_claims", "ledger_machine", "ledger_races"),
+        *("ledger_steps", "lease", "overlaps", "pgbouncer", "postgres_support", "processes_support"),
+        *("races", "visibility"),
     )
 )
 
