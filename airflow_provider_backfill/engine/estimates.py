@@ -12,7 +12,6 @@ import heapq
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from airflow_provider_backfill._text import span
 from airflow_provider_backfill.engine.intervals import Interval
@@ -112,10 +111,10 @@ def estimate(chunks: Iterable[Interval], history: Iterable[Measured], *, concurr
         raise ValueError(f"concurrency {concurrency} is less than 1; pass how many chunks run at once")
     intervals = list(chunks)
     whole = bool(intervals) and intervals[0].whole
-    known = [(_length(each.interval), each) for each in history if each.interval.whole == whole]
+    known = [(each.interval.length, each) for each in history if each.interval.whole == whole]
     if not intervals or not known:
         return Estimate(chunks=len(intervals), concurrency=concurrency, history=len(known))
-    lengths = [_length(interval) for interval in intervals]
+    lengths = [interval.length for interval in intervals]
     total, usual = sum(lengths), statistics.median(lengths)
     pace = _spread([each.seconds / length for length, each in known])
     rows = _spread([each.rows / length for length, each in known if each.rows is not None])
@@ -130,13 +129,6 @@ def estimate(chunks: Iterable[Interval], history: Iterable[Measured], *, concurr
         rows=rows and rows.times(total),
         size=size and size.times(total),
     )
-
-
-def _length(interval: Interval) -> float:
-    if isinstance(interval.start, int) and isinstance(interval.end, int):
-        return float(interval.end - interval.start)
-    start, end = interval.instants
-    return (end - start) / timedelta(seconds=1)
 
 
 def _spread(values: Sequence[float]) -> Spread | None:

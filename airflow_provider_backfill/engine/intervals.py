@@ -60,6 +60,14 @@ class Interval:
             raise TypeError(f"{self} is an interval of whole numbers")
         return self.start, self.end
 
+    @property
+    def length(self) -> float:
+        """How much lies inside: seconds, or whole numbers."""
+        if isinstance(self.start, int) and isinstance(self.end, int):
+            return float(self.end - self.start)
+        start, end = self.instants
+        return (end - start) / timedelta(seconds=1)
+
     def overlaps(self, other: Interval) -> bool:
         """Something lies in both. Intervals that only touch do not overlap."""
         return _before(self.start, other.end) and _before(other.start, self.end)
