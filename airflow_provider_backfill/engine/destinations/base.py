@@ -189,6 +189,10 @@ class Dialect(ABC):
         """Whether the database ended this transaction in favour of another one; it may be tried again."""
         return False
 
+    def is_timeout(self, error: BaseException) -> bool:
+        """Whether a statement took longer than `limit_statements` allows; for most, none does."""
+        return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:

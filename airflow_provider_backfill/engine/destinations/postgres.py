@@ -171,6 +171,11 @@ class Postgres(Dialect):
 
         return isinstance(error, (psycopg2.errors.DeadlockDetected, psycopg2.errors.SerializationFailure))
 
+    def is_timeout(self, error: BaseException) -> bool:
+        import psycopg2.errors
+
+        return isinstance(error, psycopg2.errors.QueryCanceled)
+
 
 #: A peer that vanished without a word ends a statement within this time, not within the kernel's two hours.
 #: Options of libpq (PostgreSQL documentation, 34.1.2), seconds and milliseconds; a URI's own come first.
