@@ -218,6 +218,14 @@ class Overview(Statements):
                 found[backfill_id].add(str(dag_id))
         return {backfill_id: frozenset(dag_ids) for backfill_id, dag_ids in found.items()}
 
+    def run(self, dag_id: str, run_id: str) -> frozenset[str]:
+        """Ids of the backfills that a DAG run has planned, or claimed chunks of."""
+        keys = {"dag_id": dag_id, "dag_run_id": run_id}
+        claimed = (str(backfill_id) for (backfill_id,) in self._ask("run", keys))
+        planned = self._run("planned_by_run", keys) if self._has(MAPS_TABLE) else ()
+        named = (backfill_id for (ids,) in planned for backfill_id in filter(None, ids.split(",")))
+        return frozenset([*claimed, *named])
+
     def strip(self, backfill_id: str, chunk_size: str) -> list[Piece]:
         """Every chunk of a backfill in few words, in order.
 

@@ -92,3 +92,10 @@ ORDER BY chunk_id LIMIT :limit OFFSET :offset
 SELECT count(*) FROM {rows} AS chunks
 WHERE backfill_id = :backfill_id AND (:condition IS NULL OR {condition} = :condition)
   AND (:start IS NULL OR chunk_to > CAST(:start AS TIMESTAMPTZ)) AND (:end IS NULL OR chunk_from < CAST(:end AS TIMESTAMPTZ))
+
+-- name: run
+-- The backfills that a DAG run has planned or claimed chunks of.
+SELECT DISTINCT backfill_id FROM {rows} AS chunks WHERE dag_id = :dag_id AND dag_run_id = :dag_run_id
+
+-- name: planned_by_run
+SELECT backfill_ids FROM {maps} WHERE dag_id = :dag_id AND dag_run_id = :dag_run_id
