@@ -80,10 +80,19 @@ def get_provider_info() -> dict[str, Any]:
                         example="40",
                     ),
                     "max_chunks": _option(
-                        "A window that splits into more chunks is refused before anything is written.",
+                        "A window that splits into more chunks is refused before anything is written,\n"
+                        "unless somebody confirms it (``--yes``, ``confirm``). At most 1000000.",
                         kind="integer",
                         default="10000",
                         example="20000",
+                    ),
+                    "max_estimated_hours": _option(
+                        "A plan that is estimated to take longer, in hours, is refused before anything\n"
+                        "is written, unless somebody confirms it (``--yes``, ``confirm``). By default\n"
+                        "any passes.",
+                        kind="float",
+                        default="",
+                        example="8",
                     ),
                     "warn_chunks": _option(
                         "A window that splits into more chunks logs a warning.",

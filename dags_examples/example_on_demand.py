@@ -36,6 +36,9 @@ with DAG(
         "restate": Param(
             False, type="boolean", description="Load again what is there already, and replace it"
         ),
+        "confirm": Param(
+            False, type="boolean", description="Load it even if that is estimated to take more than 8 hours"
+        ),
     },
     tags=["example", "backfill"],
 ):
@@ -49,6 +52,8 @@ with DAG(
         chunk="{{ params.chunk }}",
         resources="{{ (params.resources or []) | join(',') }}",
         restate="{{ params.restate }}",
+        confirm="{{ params.confirm }}",
+        max_estimated_hours=8,
         retries=2,
     )
 # [END on_demand]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-import sys
 
 import click
 
-from airflow_provider_backfill.cli.request import misuse
+from airflow_provider_backfill.cli.request import can_ask, misuse
 
 
 def person() -> str:
@@ -33,7 +32,7 @@ def confirm(question: str, done: str) -> None:
         click.UsageError: There is no terminal.
         click.ClickException: The answer is no.
     """
-    if not sys.stdin.isatty():
+    if not can_ask():
         raise misuse(f"Nothing was {done}: nobody can be asked where stdin is no terminal, pass --yes")
     try:
         agreed = click.confirm(question)

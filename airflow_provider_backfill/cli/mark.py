@@ -9,7 +9,7 @@ import click
 
 from airflow_provider_backfill.cli.asking import confirm, person
 from airflow_provider_backfill.cli.choosing import Known, Selection, chunks, names, selection_options, show
-from airflow_provider_backfill.cli.options import common_options, known_options
+from airflow_provider_backfill.cli.options import YES, common_options, known_options
 from airflow_provider_backfill.cli.request import misuse
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.marks import ChunkMarks, Mark
@@ -29,7 +29,7 @@ from airflow_provider_backfill.engine.settings import Settings
     is_flag=True,
     help="With --pending: the rows are gone, so nothing of them is to be replaced.  [default: off]",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.  [default: off]")
+@YES
 @common_options
 def mark(
     *,

@@ -261,6 +261,8 @@ def _target_options(required: bool) -> tuple[Callable[[Command], Command], ...]:
     )
 
 
+YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.  [default: off]")
+
 _INTO = click.option(
     "--into",
     metavar="NAME",

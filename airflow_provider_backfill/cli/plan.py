@@ -15,9 +15,19 @@ from airflow_provider_backfill.cli.request import Request
 from airflow_provider_backfill.cli.status import control_document, controls
 from airflow_provider_backfill.engine.choice import Choice, Chosen
 from airflow_provider_backfill.engine.controls import Control
+from airflow_provider_backfill.engine.estimates import Estimate
 from airflow_provider_backfill.engine.intervals import Interval, plain_bound
-from airflow_provider_backfill.engine.report import explain, half_open, nothing_to_do, plan_pairs, standing
+from airflow_provider_backfill.engine.report import (
+    estimate_line,
+    explain,
+    half_open,
+    nothing_to_do,
+    plan_pairs,
+    standing,
+)
+from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.survey import Survey
+from airflow_provider_backfill.engine.thresholds import too_long
 
 
 @click.command(short_help="Show what a run would do.")
@@ -30,12 +40,13 @@ from airflow_provider_backfill.engine.survey import Survey
 def plan(*, as_json: bool, reasons: bool, chunk: tuple[str, ...], **options: Any) -> int:
     """Check a backfill and show its chunks. Nothing is written.
 
-    Takes the options of `run` and refuses what `run` would refuse. Chunks are counted as completed, covered
-    (other backfills have loaded them), due (a run would load them; the failed ones are among them) and held
-    by somebody else. The estimate goes by what the source took before. With more than one --chunk, the
-    plans are shown one after the other, to compare them; so are the windows that a --strategy chooses.
+    Takes the options of `run` and refuses what `run` would refuse. What `run` would ask about, a plan above
+    max_chunks or max_estimated_hours, it shows as such. Chunks are counted as completed, covered (other
+    backfills have loaded them), due (a run would load them; the failed ones are among them) and held by
+    somebody else. The estimate goes by what the source took before. With more than one --chunk, the plans
+    are shown one after the other, to compare them; so are the windows that a --strategy chooses.
     """
-    found = [_Found.of(Request.of({**options, "chunk": size})) for size in chunk]
+    found = [_Found.of(Request.of({**options, "yes": True, "chunk": size})) for size in chunk]
     if as_json:
         documents = [each.document(reasons=reasons) for each in found]
         document = documents[0] if len(documents) == 1 else documents
@@ -56,6 +67,7 @@ class _Found:
     chosen: Chosen
     surveys: tuple[Survey, ...]
     controls: Mapping[str, Control]
+    settings: Settings
 
     @classmethod
     def of(cls, request: Request) -> _Found:
@@ -67,11 +79,22 @@ class _Found:
         surveys = [
             each.survey(plan, request.concurrency) for each, plan in zip(chosen.windows, plans, strict=True)
         ]
-        return cls(choice=choice, chosen=chosen, surveys=tuple(surveys), controls=controls(choice.target))
+        return cls(
+            choice=choice,
+            chosen=chosen,
+            surveys=tuple(surveys),
+            controls=controls(choice.target),
+            settings=Settings.from_environment(),
+        )
+
+    @property
+    def total(self) -> Estimate | None:
+        """What all of it will take."""
+        return self.chosen.estimate(self.surveys)
 
     def document(self, *, reasons: bool) -> Mapping[str, Any]:
         windows = [
-            _document(each, self.controls.get(each.plan.backfill_id), reasons=reasons)
+            _document(each, self.controls.get(each.plan.backfill_id), self.settings, reasons=reasons)
             for each in self.surveys
         ]
         if self.choice.plain:
@@ -84,6 +107,7 @@ class _Found:
                 {"backfill_id": each.plan.backfill_id, "chunks": [int(name) + 1 for name in each.chunk_ids]}
                 for each in self.chosen.again
             ],
+            "estimate": self.total and _estimate(self.total, self.settings),
         }
 
     def show(self, *, reasons: bool) -> None:
@@ -100,14 +124,19 @@ class _Found:
                 click.echo()
             control = self.controls.get(survey.plan.backfill_id)
             said = [(str(control.state), str(control).partition(" ")[2])] if control else []
-            print_pairs([*plan_pairs(survey), *said])
+            print_pairs([*plan_pairs(survey, self.settings), *said])
             if reasons:
                 click.echo()
                 print_table(("chunk", "interval", "why"), explain(survey))
+        if self.total and (len(self.surveys) > 1 or self.chosen.again):
+            click.echo()
+            print_pairs([("together", estimate_line(self.total, self.settings))])
 
 
-def _document(found: Survey, control: Control | None, *, reasons: bool) -> Mapping[str, Any]:
-    plan, window, estimate = found.plan, found.plan.window, found.estimate
+def _document(
+    found: Survey, control: Control | None, settings: Settings, *, reasons: bool
+) -> Mapping[str, Any]:
+    plan, window = found.plan, found.plan.window
     document: dict[str, Any] = {
         "backfill_id": plan.backfill_id,
         "source": plan.source_name,
@@ -122,12 +151,9 @@ def _document(found: Survey, control: Control | None, *, reasons: bool) -> Mappi
         "recorded": found.rows is not None,
         **standing(found),
         "missing": [_interval(gap) for gap in found.gaps],
-        "estimate": {
-            "concurrency": estimate.concurrency,
-            "history": estimate.history,
-            "seconds": estimate.seconds and asdict(estimate.seconds),
-            "rows": estimate.rows and asdict(estimate.rows),
-        },
+        "estimate": _estimate(found.estimate, settings),
+        "max_chunks": settings.max_chunks,
+        "above_max_chunks": len(plan.chunks) > settings.max_chunks,
         "control": control_document(control),
     }
     if reasons:
@@ -136,6 +162,17 @@ def _document(found: Survey, control: Control | None, *, reasons: bool) -> Mappi
             for number, interval, why in explain(found)
         ]
     return document
+
+
+def _estimate(found: Estimate, settings: Settings) -> dict[str, Any]:
+    return {
+        "concurrency": found.concurrency,
+        "history": found.history,
+        "seconds": found.seconds and asdict(found.seconds),
+        "rows": found.rows and asdict(found.rows),
+        "max_estimated_hours": settings.max_estimated_hours,
+        "above": too_long(found, settings) is not None,
+    }
 
 
 def _interval(interval: Interval) -> dict[str, Any]:

@@ -41,7 +41,8 @@ Settings, from the environment (seconds, unless it says otherwise):
   AIRFLOW__CHUNKED_BACKFILL__HEARTBEAT_SECONDS           20     between two renewals
   AIRFLOW__CHUNKED_BACKFILL__WAIT_TIMEOUT_SECONDS        3600   wait for chunks held elsewhere
   AIRFLOW__CHUNKED_BACKFILL__FILE_LOCK_TIMEOUT_SECONDS   600    wait for a DuckDB file in use
-  AIRFLOW__CHUNKED_BACKFILL__MAX_CHUNKS                  10000  more chunks are refused
+  AIRFLOW__CHUNKED_BACKFILL__MAX_CHUNKS                  10000  more chunks need --yes
+  AIRFLOW__CHUNKED_BACKFILL__MAX_ESTIMATED_HOURS     none   longer plans need --yes
   AIRFLOW__CHUNKED_BACKFILL__WARN_CHUNKS                 1000   more chunks are warned about
   AIRFLOW__CHUNKED_BACKFILL__WORK_DIR                           directory to extract to
   AIRFLOW__CHUNKED_BACKFILL__TRACE                       False  keep dlt's trace in _dlt_trace

@@ -28,7 +28,8 @@ def promote(**options: Any) -> int:
     Each chunk moves in one transaction, which completes it in the ledger of --dataset too. Exits as run does,
     and the same command again resumes. The other dataset stays as it is; drop it when it is of no more use.
     """
-    request = PromoteRequest.of_given(options)
+    # How long it is, and what it took to load it, was settled when it was.
+    request = PromoteRequest.of_given({**options, "yes": True})
     code = load(request)
     click.echo(f"dataset {request.place.into} is as it was; drop it when it is of no more use")
     return code

@@ -11,7 +11,7 @@ import click
 from airflow_provider_backfill._text import span
 from airflow_provider_backfill.cli.asking import confirm, person
 from airflow_provider_backfill.cli.choosing import Position, positions_of
-from airflow_provider_backfill.cli.options import common_options, target_options
+from airflow_provider_backfill.cli.options import YES, common_options, target_options
 from airflow_provider_backfill.cli.output import print_table
 from airflow_provider_backfill.cli.request import Place, misuse
 from airflow_provider_backfill.cli.status import Reading, absence, backfills, heading, read
@@ -39,7 +39,7 @@ _COLUMNS = ("chunk", "interval", "holder", "task", "claimed", "lease")
     "six digits are a chunk_id, which counts from 000000.  [default: none]",
 )
 @click.option("--all", "everything", is_flag=True, help="Release every chunk that is held.  [default: off]")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.  [default: off]")
+@YES
 @common_options
 def release(
     *,

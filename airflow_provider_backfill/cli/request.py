@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,10 +16,11 @@ from airflow_provider_backfill.engine.choice import Choice, Chosen, read_bounds
 from airflow_provider_backfill.engine.destinations.base import Target
 from airflow_provider_backfill.engine.gates import parse_assertions
 from airflow_provider_backfill.engine.intervals import Interval
-from airflow_provider_backfill.engine.plan import exact_length
+from airflow_provider_backfill.engine.plan import BackfillPlan, exact_length
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.strategies import Strategy
+from airflow_provider_backfill.engine.thresholds import Objection, objections
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class Request:
         assertions: What must hold for the rows of a chunk, as plain data; None for nothing.
         concurrency: Worker processes.
         handover: The pipeline to hand over to; None for none.
+        yes: Whether a plan above a threshold is confirmed.
         place: Where to load to.
     """
 
@@ -135,6 +137,7 @@ class Request:
     assertions: Any
     concurrency: int
     handover: str | None
+    yes: bool
     place: Place
 
     @classmethod
@@ -147,7 +150,8 @@ class Request:
     @classmethod
     def of_given(cls, options: Mapping[str, Any]) -> Self:
         """As `of`, of a command whose window is always given."""
-        return cls.of({"strategy": Strategy.WINDOW, "since": None, "lookback": 0, "grain": None, **options})
+        chosen = {"strategy": Strategy.WINDOW, "since": None, "lookback": 0, "grain": None}
+        return cls.of({**chosen, "yes": False, **options})
 
     @classmethod
     def of_window(cls, options: Mapping[str, Any]) -> Self:
@@ -206,9 +210,24 @@ class Request:
             strategy=self.strategy,
             lookback=self.lookback,
             grain=self.grain,
-            settings=settings,
+            # Who can be asked is asked once it is known how the plan stands.
+            settings=settings.confirmed() if self.yes or can_ask() else settings,
             overlap=self.overlap,
         )
+
+    def objections(self, chosen: Chosen, plans: Sequence[BackfillPlan]) -> list[Objection]:
+        """Why what is chosen has to be confirmed by whoever has not passed ``--yes``. Only reads.
+
+        Args:
+            chosen: What is chosen.
+            plans: The plans of its windows.
+        """
+        settings = Settings.from_environment()
+        found = []
+        if settings.max_estimated_hours is not None:
+            windows = zip(chosen.windows, plans, strict=True)
+            found = [each.survey(plan, self.concurrency) for each, plan in windows]
+        return objections(plans, chosen.estimate(found), settings)
 
     def check_handover(self, chosen: Chosen) -> None:
         """Refuse now what could not be handed over later. Of several windows the last is, which looks then.
@@ -279,6 +298,11 @@ def make_importable() -> None:
 def without_airflow() -> None:
     """Keep dlt from importing Airflow where it is installed, to look for secrets there: it takes seconds."""
     os.environ.setdefault("PROVIDERS__ENABLE_AIRFLOW_SECRETS", "false")
+
+
+def can_ask() -> bool:
+    """Whether somebody is at a terminal."""
+    return sys.stdin.isatty()
 
 
 def misuse(message: str) -> click.UsageError:

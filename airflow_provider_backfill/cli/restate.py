@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -9,11 +11,15 @@ import click
 from airflow_provider_backfill.cli import logs
 from airflow_provider_backfill.cli.asking import confirm
 from airflow_provider_backfill.cli.choosing import Selection, chunks, known, names, selection_options, show
-from airflow_provider_backfill.cli.options import common_options, window_options
+from airflow_provider_backfill.cli.options import YES, common_options, window_options
 from airflow_provider_backfill.cli.request import Request
 from airflow_provider_backfill.cli.run import load, prepare_process
+from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.ledger import Ledger
-from airflow_provider_backfill.engine.records import ChunkStatus
+from airflow_provider_backfill.engine.plan import BackfillPlan
+from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
+from airflow_provider_backfill.engine.settings import Settings
+from airflow_provider_backfill.engine.thresholds import objections
 from airflow_provider_backfill.exceptions import RestateError
 
 
@@ -21,7 +27,7 @@ from airflow_provider_backfill.exceptions import RestateError
 @window_options
 @selection_options
 @click.option("--run", "go_on", is_flag=True, help="Load them at once, as `run` does.  [default: off]")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.  [default: off]")
+@YES
 @common_options
 def restate(*, go_on: bool, yes: bool, **options: Any) -> int:
     """Return completed chunks of a window, so that they are loaded again.
@@ -39,7 +45,7 @@ def restate(*, go_on: bool, yes: bool, **options: Any) -> int:
     Exits with 0 when it is done, with 1 when --run did not cover the window, with 2 when refused or misused.
     """
     selection = Selection.taken(options)
-    request = Request.of_given(options)
+    request = Request.of_given({**options, "yes": yes})
     backfill = request.backfill()
     prepare_process(logs.verbose(), bool(request.place.conn_id))
     plan = backfill.plan()
@@ -61,7 +67,10 @@ def restate(*, go_on: bool, yes: bool, **options: Any) -> int:
             raise RestateError(f"chunk {row.number}", "the ledger does not say which rows it loaded")
     backfill.check_restatable()
     if not yes:
+        if go_on:
+            _warn(request, backfill, plan, done)
         confirm(f"Load {chunks(len(done))} again?", "restated")
+        request = replace(request, yes=True)
     with backfill.target.connect(backfill.settings.file_lock_timeout_seconds) as session:
         ledger = Ledger(session, backfill.target)
         # A ledger of another tool lacks the columns.
@@ -69,3 +78,11 @@ def restate(*, go_on: bool, yes: bool, **options: Any) -> int:
         ledger.restate(plan.backfill_id, *(row.chunk_id for row in done))
     click.echo(f"to be loaded again: {names(done, total)}; their rows stay until the new ones replace them")
     return load(request) if go_on else 0
+
+
+def _warn(request: Request, backfill: Backfill, plan: BackfillPlan, done: Sequence[ChunkRow]) -> None:
+    """Say what is above a threshold, before it is asked."""
+    settings = Settings.from_environment()
+    found = backfill.survey(plan, request.concurrency).restated([row.chunk_id for row in done])
+    for each in objections([plan], found.estimate, settings):
+        click.echo(each.reason, err=True)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import click
 
 from airflow_provider_backfill.cli import logs
-from airflow_provider_backfill.cli.asking import person
-from airflow_provider_backfill.cli.options import backfill_options, common_options
+from airflow_provider_backfill.cli.asking import confirm, person
+from airflow_provider_backfill.cli.options import YES, backfill_options, common_options
 from airflow_provider_backfill.cli.output import Bar, Lines
-from airflow_provider_backfill.cli.request import Request
+from airflow_provider_backfill.cli.request import Request, can_ask
 from airflow_provider_backfill.cli.status import controls
 from airflow_provider_backfill.engine import drive
+from airflow_provider_backfill.engine.choice import Chosen
 from airflow_provider_backfill.engine.controls import ControlState
 from airflow_provider_backfill.engine.plan import BackfillPlan
 from airflow_provider_backfill.engine.records import ChunkStatus
@@ -26,6 +27,7 @@ INTERRUPTED = "interrupted; a chunk in flight was given back, resume with the sa
 
 @click.command(short_help="Load what is due of a window.")
 @backfill_options
+@YES
 @common_options
 def run(**options: Any) -> int:
     """Load the chunks of a window that are not completed yet.
@@ -38,6 +40,8 @@ def run(**options: Any) -> int:
       chunked-backfill run sources.web_events:page_views \\
         --from 2026-01-01T00:00:00Z --to 2026-01-06T00:00:00Z --chunk 1d \\
         --destination duckdb:///web.duckdb --dataset web_raw
+
+    A plan above max_chunks or max_estimated_hours has to be confirmed: it asks, or takes --yes.
 
     With a --strategy, the windows are chosen from what the dataset has, and run one after the other; where
     there is nothing to do, it says so.
@@ -90,6 +94,8 @@ def _run(request: Request) -> Iterator[Tally]:
     plans = [backfill.plan() for backfill in chosen.windows]
     chosen.check()
     request.check_handover(chosen)
+    if not request.yes:
+        _ask(request, chosen, plans)
     chosen.record(person())
     for each in chosen.done:
         click.echo(f"recorded as done without running: {half_open(each.window.interval)}")
@@ -120,6 +126,22 @@ def _run(request: Request) -> Iterator[Tally]:
     if covered and (handover := request.handing_over(chosen)):
         for bookmark in handover.carry_out():
             click.echo(f"handed over to pipeline {request.handover}: {bookmark}")
+
+
+def _ask(request: Request, chosen: Chosen, plans: Sequence[BackfillPlan]) -> None:
+    """Have a plan confirmed that is above a threshold, before anything is written.
+
+    Raises:
+        RefusedError: Nobody can be asked.
+        click.ClickException: The answer is no.
+    """
+    reasons = request.objections(chosen, plans)
+    if reasons and not can_ask():
+        raise reasons[0]
+    for each in reasons:
+        click.echo(each.reason, err=True)
+    if reasons:
+        confirm("Run it all the same?", "loaded")
 
 
 def _observer(plan: BackfillPlan, done: int) -> Bar | Lines:

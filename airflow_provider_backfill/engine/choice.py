@@ -13,6 +13,8 @@ from airflow_provider_backfill.engine.backfill import Backfill, first_fields
 from airflow_provider_backfill.engine.bounds import Bound, parse_bound
 from airflow_provider_backfill.engine.coverage import Completed
 from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.estimates import Estimate
+from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.ledger_reader import LedgerReader
 from airflow_provider_backfill.engine.marks import ChunkMarks
@@ -22,6 +24,7 @@ from airflow_provider_backfill.engine.records import ChunkStatus, SourceChunk
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.strategies import Asked, Known, Strategy, behind, select
+from airflow_provider_backfill.engine.survey import Survey, together
 from airflow_provider_backfill.engine.timezones import resolve_timezone
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 from airflow_provider_backfill.exceptions import StrategyError
@@ -42,6 +45,11 @@ class Again:
     plan: BackfillPlan
     chunk_ids: tuple[str, ...]
     completed: tuple[str, ...] = ()
+
+    @property
+    def intervals(self) -> list[Interval]:
+        """What is loaded again, in order."""
+        return [chunk.interval for chunk in self.plan.chunks if chunk.chunk_id in self.chunk_ids]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +79,14 @@ class Chosen:
             backfill.survey(backfill.cut())
         if any(each.completed for each in self.again):
             self.windows[0].check_restatable()
+
+    def estimate(self, found: Sequence[Survey]) -> Estimate | None:
+        """What all of it will take; None without a window.
+
+        Args:
+            found: How the plans of ``windows`` stand.
+        """
+        return together(found, (interval for each in self.again for interval in each.intervals))
 
     def record(self, who: str) -> None:
         """Write down what is done without running, and what is to be loaded again, before the windows are.

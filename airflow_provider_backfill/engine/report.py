@@ -6,10 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_backfill.engine.coverage import ranges
+from airflow_provider_backfill.engine.estimates import Estimate
 from airflow_provider_backfill.engine.intervals import Interval, bound_text
 from airflow_provider_backfill.engine.plan import Chunk, interval_label
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
+from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.survey import Survey
+from airflow_provider_backfill.engine.thresholds import too_long
 
 
 def chunk_line(number: int, total: int, interval: Interval, text: str) -> str:
@@ -98,10 +101,22 @@ def standing(found: Survey) -> dict[str, int]:
     }
 
 
-def plan_pairs(found: Survey) -> list[tuple[str, str]]:
-    """A plan and how it stands, for people."""
+def estimate_line(estimate: Estimate, settings: Settings) -> str:
+    """An estimate for people, with what it is above."""
+    long = too_long(estimate, settings)
+    return f"{estimate}; above max_estimated_hours = {long.max_estimated_hours:g}" if long else str(estimate)
+
+
+def plan_pairs(found: Survey, settings: Settings) -> list[tuple[str, str]]:
+    """A plan and how it stands, for people.
+
+    Args:
+        found: The plan.
+        settings: What it may be above.
+    """
     plan, resolved = found.plan, found.resolved
     window = plan.window
+    above = f"; above max_chunks = {settings.max_chunks}" if len(plan.chunks) > settings.max_chunks else ""
     pairs = [
         ("backfill", plan.backfill_id),
         ("source", plan.source),
@@ -110,7 +125,7 @@ def plan_pairs(found: Survey) -> list[tuple[str, str]]:
     if window.timezone != "UTC":
         pairs.append((f"in {window.timezone}", interval_label(window.interval, window.timezone)))
     pairs += [
-        ("chunks", f"{len(plan.chunks)} of {plan.size}"),
+        ("chunks", f"{len(plan.chunks)} of {plan.size}{above}"),
         ("first", half_open(plan.chunks[0].interval)),
         ("last", half_open(plan.chunks[-1].interval)),
     ]
@@ -130,7 +145,7 @@ def plan_pairs(found: Survey) -> list[tuple[str, str]]:
     pairs.append(("held", str(found.held)))
     if found.gaps and found.gaps != (window.interval,):
         pairs.append(("missing", ranges(found.gaps, window.timezone)))
-    return [*pairs, ("estimate", str(found.estimate))]
+    return [*pairs, ("estimate", estimate_line(found.estimate, settings))]
 
 
 def explain(found: Survey) -> list[tuple[str, str, str]]:
@@ -167,15 +182,16 @@ def nothing_to_do(strategy: str) -> str:
     return f"nothing to do: strategy {strategy} finds nothing to load"
 
 
-def plan_table(found: Survey, *, mapped: int, tasks: int) -> str:
+def plan_table(found: Survey, settings: Settings, *, mapped: int, tasks: int) -> str:
     """The plan as lines of a task's log.
 
     Args:
         found: The plan and how it stands.
+        settings: As of `plan_pairs`.
         mapped: How many chunks this DAG run runs, completed ones that it mapped before among them.
         tasks: How many mapped tasks run them.
     """
     text = str(mapped) if tasks == mapped else f"{mapped} in {tasks} tasks"
-    (_, backfill_id), *pairs = [*plan_pairs(found), ("mapped", text)]
+    (_, backfill_id), *pairs = [*plan_pairs(found, settings), ("mapped", text)]
     width = max(len(name) for name, _ in pairs)
     return "\n".join([f"Backfill {backfill_id}", *(f"  {name:<{width}}  {value}" for name, value in pairs)])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from airflow_provider_backfill.engine.window import MOST_CHUNKS
 from airflow_provider_backfill.exceptions import SettingError
 
 SECTION = "chunked_backfill"
@@ -26,7 +27,9 @@ class Settings:
         lease_seconds: How long a claim lives without a renewal, seconds; default 60.
         heartbeat_seconds: How often a running attempt renews its lease, seconds; default 20.
             At most half of the lease, so that one lost renewal does not cost the claim.
-        max_chunks: A plan with more chunks is refused; default 10,000.
+        max_chunks: A plan with more chunks has to be confirmed; default 10,000, at most 1,000,000.
+        max_estimated_hours: A plan that is estimated to take longer has to be confirmed, hours; default None,
+            which lets any pass.
         warn_chunks: A plan with more chunks is warned about; default 1,000.
         wait_timeout_seconds: How long to wait for a chunk that somebody else holds, seconds; default 3,600.
         file_lock_timeout_seconds: How long to wait for a database file that another process has open,
@@ -42,6 +45,7 @@ class Settings:
     lease_seconds: float = 60
     heartbeat_seconds: float = 20
     max_chunks: int = 10_000
+    max_estimated_hours: float | None = None
     warn_chunks: int = 1_000
     wait_timeout_seconds: float = 3_600
     file_lock_timeout_seconds: float = 600
@@ -51,12 +55,13 @@ class Settings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("work_dir", "trace"):
+            if field.name in ("work_dir", "trace") or value is None:
                 continue
             if not value > 0:
                 raise SettingError(field.name, value, "must be greater than 0")
-            if value > LONGEST:
-                raise SettingError(field.name, value, f"must be at most {LONGEST}")
+            most = MOST_CHUNKS if field.name == "max_chunks" else LONGEST
+            if value > most:
+                raise SettingError(field.name, value, f"must be at most {most}")
         if self.heartbeat_seconds * 2 > self.lease_seconds:
             raise SettingError(
                 "heartbeat_seconds",
@@ -81,6 +86,10 @@ class Settings:
         """Read Airflow's variables, ``AIRFLOW__CHUNKED_BACKFILL__LEASE_SECONDS``, without importing it."""
         variables = os.environ if environ is None else environ
         return cls.read(lambda option: variables.get(f"AIRFLOW__{SECTION.upper()}__{option.upper()}"))
+
+    def confirmed(self) -> Settings:
+        """As they are for a plan that somebody has confirmed: nothing has to be confirmed any more."""
+        return replace(self, max_chunks=MOST_CHUNKS, max_estimated_hours=None)
 
     @property
     def work_root(self) -> str:

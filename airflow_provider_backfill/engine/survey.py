@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from airflow_provider_backfill.engine.coverage import ChunkCoverage
 from airflow_provider_backfill.engine.estimates import Estimate, Measured, estimate
@@ -25,14 +25,34 @@ class Survey:
         rows: Its rows in the ledger, in order; None when the dataset has no ledger.
         coverage: How each chunk that is not completed stands to other backfills, by chunk id.
         resolved: What is to be done for these.
-        estimate: What that will take.
+        runs: What a run would load, an interval each attempt, in order.
+        history: What the source took before.
+        estimate: What ``runs`` will take.
     """
 
     plan: BackfillPlan
     rows: tuple[ChunkRow, ...] | None
     coverage: Mapping[str, ChunkCoverage]
     resolved: Resolved
+    runs: tuple[Interval, ...]
+    history: Sequence[Measured]
     estimate: Estimate
+
+    def restated(self, chunk_ids: Collection[str] | None = None) -> Survey:
+        """As it is estimated if chunks that this backfill has loaded are to be loaded again; default all."""
+        again = (
+            row.interval
+            for row in self.rows or ()
+            if row.status is ChunkStatus.COMPLETED
+            and not row.covered_by
+            and (chunk_ids is None or row.chunk_id in chunk_ids)
+        )
+        runs = tuple(sorted((*self.runs, *again)))
+        return replace(
+            self,
+            runs=runs,
+            estimate=estimate(runs, self.history, concurrency=self.estimate.concurrency),
+        )
 
     @property
     def done(self) -> frozenset[str]:
@@ -112,6 +132,19 @@ def survey(
     return made
 
 
+def together(found: Sequence[Survey], again: Iterable[Interval] = ()) -> Estimate | None:
+    """What several plans of one source will take; None without plans.
+
+    Args:
+        found: The plans.
+        again: What else is loaded, before them; default nothing.
+    """
+    if not found:
+        return None
+    runs = [*again, *(interval for each in found for interval in each.runs)]
+    return estimate(runs, found[0].history, concurrency=found[0].estimate.concurrency)
+
+
 def _due(plan: BackfillPlan) -> list[ChunkCoverage]:
     return [ChunkCoverage(chunk=chunk, others=(), missing=(chunk.interval,)) for chunk in plan.chunks]
 
@@ -130,5 +163,7 @@ def _survey(
         rows=rows,
         coverage={each.chunk.chunk_id: each for each in coverage},
         resolved=resolved,
+        runs=resolved.runs,
+        history=history,
         estimate=estimate(resolved.runs, history, concurrency=concurrency),
     )

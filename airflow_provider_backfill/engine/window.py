@@ -31,6 +31,9 @@ __all__ = ["Bound", "BoundInput", "ChunkSize", "Interval", "Window", "merge", "m
 
 logger = logging.getLogger(__name__)
 
+#: A plan has no more, whatever is set: the ledger sorts their ids, of six digits, as texts.
+MOST_CHUNKS = 1_000_000
+
 Unit: TypeAlias = Literal["s", "m", "h", "d", "mo", ""]
 
 _SIZE = re.compile(r"([0-9]+)([A-Za-z]*)")
@@ -240,7 +243,7 @@ class Window:
         """
         count = self.count(size)
         if count > max_chunks:
-            raise TooManyChunksError(count, max_chunks, str(size))
+            raise TooManyChunksError(count, max_chunks, str(size), MOST_CHUNKS)
         if warning := many_chunks(count, warn_chunks):
             logger.warning(warning)
         ends = list(self._ends(size))

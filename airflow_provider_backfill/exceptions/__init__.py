@@ -11,6 +11,7 @@
     │   │   ├── BoundFormatError            a bound is neither a time nor a whole number
     │   │   ├── ChunkSizeError              a chunk size is not one, or does not fit the window
     │   │   ├── TooManyChunksError          the plan is longer than max_chunks
+    │   │   ├── UnconfirmedPlanError        the plan takes longer than max_estimated_hours
     │   │   ├── MapLengthError              the plan is longer than Airflow maps
     │   │   ├── StrategyError               a strategy lacks what it chooses windows from
     │   │   └── TimezoneError               no such time zone
@@ -100,6 +101,7 @@ from airflow_provider_backfill.exceptions.windows import (
     StrategyError,
     TimezoneError,
     TooManyChunksError,
+    UnconfirmedPlanError,
     WindowError,
 )
 
@@ -145,5 +147,6 @@ __all__ = [
     "TargetError",
     "TimezoneError",
     "TooManyChunksError",
+    "UnconfirmedPlanError",
     "WindowError",
 ]

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from airflow_provider_backfill._text import line, shown
 from airflow_provider_backfill.exceptions.base import RefusedError
 
+_CONFIRM = "confirm it with --yes (in a DAG: confirm=True)"
+
 
 class WindowError(RefusedError):
     """The window, its chunk size or its time zone is unusable."""
@@ -76,17 +78,47 @@ class ChunkSizeError(WindowError):
 
 @dataclass(eq=False, repr=False)
 class TooManyChunksError(WindowError):
-    """The window would be cut into ``count`` chunks of size ``chunk``; ``max_chunks`` are allowed."""
+    """The window would be cut into ``count`` chunks of size ``chunk``; ``max_chunks`` are allowed.
+
+    ``most`` is how many are allowed to those who confirm it; default none more.
+    """
 
     count: int
     max_chunks: int
     chunk: str
+    most: int = 0
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, without what to do."""
+        return (
+            f"chunk {shown(self.chunk)} cuts this window into {self.count} chunks, more than max_chunks = "
+            f"{self.max_chunks}"
+        )
+
+    def _message(self) -> str:
+        remedy = "use a larger chunk or a shorter window"
+        if self.count <= self.most:
+            remedy += f", {_CONFIRM}, or raise [chunked_backfill] max_chunks"
+        return f"{self.reason}; {remedy}"
+
+
+@dataclass(eq=False, repr=False)
+class UnconfirmedPlanError(WindowError):
+    """The ``estimate`` of a plan is above ``max_estimated_hours``, and nobody has confirmed it."""
+
+    estimate: str
+    max_estimated_hours: float
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, without what to do."""
+        return f"the estimate ({self.estimate}) is above max_estimated_hours = {self.max_estimated_hours:g}"
 
     def _message(self) -> str:
         return (
-            f"chunk {shown(self.chunk)} cuts this window into {self.count} chunks, more than max_chunks = "
-            f"{self.max_chunks}; use a larger chunk or a shorter window, "
-            "or raise [chunked_backfill] max_chunks"
+            f"{self.reason}; {_CONFIRM}, load a shorter window at a time, more chunks at once, "
+            "or raise [chunked_backfill] max_estimated_hours"
         )
 
 

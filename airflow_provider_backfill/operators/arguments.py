@@ -24,6 +24,26 @@ def given(value: object) -> Any:
     return None if str(value).strip() in ("", "None") else value
 
 
+def hours(name: str, value: object) -> float | None:
+    """A number of hours above 0, or the text of one; None for what a template makes of none.
+
+    Raises:
+        ChoiceError: It is none.
+    """
+    from airflow_provider_backfill.exceptions import ChoiceError
+
+    if given(value) is None:
+        return None
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = 0
+    # Infinity is no number to compare with, either.
+    if not 0 < number < float("inf"):
+        raise ChoiceError(name, value, ("a number of hours greater than 0",))
+    return number
+
+
 def natural(name: str, value: object) -> int:
     """A whole number from 0, or the text of one; see `positive`."""
     return _number(name, value, 0)

@@ -150,6 +150,8 @@ class ChunkedBackfillOperator(SourceOperator):
         since: Any = None,
         lookback: int | str = 0,
         grain: str | None = None,
+        confirm: bool | str = False,
+        max_estimated_hours: float | str | None = None,
         **operator_kwargs: Any,
     ) -> TaskGroup:
         """Backfill a window chunk by chunk: a group of ``plan``, the mapped ``chunk``, and ``report``.
@@ -197,6 +199,10 @@ class ChunkedBackfillOperator(SourceOperator):
             lookback: How many completed chunks before a new window are loaded again (templated); default 0.
             grain: What bounds are aligned to (templated): ``hour``, ``day``, ``week`` or ``month``; default
                 None, which leaves them as they are.
+            confirm: Whether the plan may be above a threshold, ``max_chunks`` or ``max_estimated_hours``
+                (templated); default False, which fails ``plan`` at once, with nothing written.
+            max_estimated_hours: The plan has to be confirmed if it is estimated to take longer (templated),
+                in hours; default None, which takes the setting of that name.
             operator_kwargs: Any argument that Airflow's operators take. Each goes to all tasks, except
                 that ``trigger_rule`` is the first task's and ``outlets`` are the last one's. ``deferrable``
                 is the chunks'.
@@ -247,6 +253,8 @@ class ChunkedBackfillOperator(SourceOperator):
                 "since": since,
                 "lookback": lookback,
                 "grain": grain,
+                "confirm": confirm,
+                "max_estimated_hours": max_estimated_hours,
                 "max_active_chunks": max_active_chunks,
                 "handover": handover,
             },

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_backfill.operators.arguments import given, natural, positive, truth
+from airflow_provider_backfill.operators.arguments import given, hours, natural, positive, truth
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, this_task
 from airflow_provider_backfill.version_compat import Context, conf
 
@@ -47,6 +47,10 @@ class BackfillPlanOperator(SourceOperator):
         restate: Whether completed chunks are loaded again, and replaced (templated); default False. Once a
             DAG run: when the task is cleared and runs again, what was loaded again meanwhile stays.
         max_active_chunks: How many chunks may run at once, for the estimate; default 1.
+        confirm: Whether the plan may be above a threshold, ``max_chunks`` or ``max_estimated_hours``
+            (templated); default False, which refuses it. What this DAG run has mapped before may be so.
+        max_estimated_hours: The plan has to be confirmed if it is estimated to take longer (templated), in
+            hours; default None, which takes the setting of that name.
         handover: The pipeline that the window will be handed over to (templated), so that what stands against
             that is refused now; default None.
         source: See `SourceOperator`, likewise all others.
@@ -66,6 +70,8 @@ class BackfillPlanOperator(SourceOperator):
         "since",
         "lookback",
         "grain",
+        "confirm",
+        "max_estimated_hours",
     )
 
     def __init__(
@@ -80,6 +86,8 @@ class BackfillPlanOperator(SourceOperator):
         lookback: int | str = 0,
         grain: str | None = None,
         max_active_chunks: int = 1,
+        confirm: bool | str = False,
+        max_estimated_hours: float | str | None = None,
         handover: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -93,6 +101,8 @@ class BackfillPlanOperator(SourceOperator):
         self.lookback = lookback
         self.grain = grain
         self.max_active_chunks = max_active_chunks
+        self.confirm = confirm
+        self.max_estimated_hours = max_estimated_hours
         self.handover = handover
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
@@ -100,11 +110,14 @@ class BackfillPlanOperator(SourceOperator):
             return self._plan(context)
 
     def _plan(self, context: Context) -> list[dict[str, Any]]:
+        from airflow_provider_backfill.engine.thresholds import objections
+
         choice, planner = self._choice(context), this_task(context)
-        restate = truth("restate", self.restate)
-        chosen = self._remembered(choice, planner)
-        if chosen is None:
-            chosen = choice.make()
+        restate, thresholds = truth("restate", self.restate), choice.settings
+        before = self._mapped_before(choice, planner)
+        if before or truth("confirm", self.confirm):
+            choice = replace(choice, settings=thresholds.confirmed())
+        chosen = choice.make() if before is None or choice.plain else self._remembered(choice, before)
         plans = [backfill.plan() for backfill in chosen.windows]
         if self.handover and len(chosen.windows) == 1:
             from airflow_provider_backfill.engine.handover import Handover
@@ -117,6 +130,10 @@ class BackfillPlanOperator(SourceOperator):
             backfill.survey(plan, self.max_active_chunks)
             for backfill, plan in zip(chosen.windows, plans, strict=True)
         ]
+        if restate:
+            found = [each.restated() for each in found]
+        if reasons := objections(plans, chosen.estimate(found), choice.settings):
+            raise reasons[0]
         self._check_length(
             self._groups(chosen, plans, [frozenset() if restate else each.done for each in found])
         )
@@ -126,7 +143,7 @@ class BackfillPlanOperator(SourceOperator):
             for backfill, each in zip(chosen.windows, found, strict=True)
         ]
         mapped = self._first(choice, chosen, plans, planner, restate=restate)
-        self._say(choice, chosen, found, mapped)
+        self._say(replace(choice, settings=thresholds), chosen, found, mapped)
         self._push(context, mapped)
         recorded = {plan.backfill_id: plan for plan in (*(each.plan for each in chosen.again), *plans)}
         return [_arguments(recorded[backfill_id], chunk_ids) for backfill_id, chunk_ids in mapped.groups]
@@ -142,6 +159,7 @@ class BackfillPlanOperator(SourceOperator):
             window = self.window(context)
             start, end, timezone = window.start, window.end, window.timezone
         chunk = ChunkSize.parse(self.chunk)
+        limit = hours("max_estimated_hours", self.max_estimated_hours)
         bounds = read_bounds(chunk, start=start, end=end, since=given(self.since), timezone=timezone)
         return Choice(
             **bounds,
@@ -151,23 +169,27 @@ class BackfillPlanOperator(SourceOperator):
             strategy=self.strategy,
             lookback=natural("lookback", self.lookback),
             grain=given(self.grain),
-            settings=self.settings,
+            settings=replace(self.settings, max_estimated_hours=limit) if limit else self.settings,
             overlap=self.overlap,
         )
 
-    def _remembered(self, choice: Choice, planner: Claimant) -> Chosen | None:
-        """What this DAG run has chosen before; None if nothing yet, or if it chooses the same in any case."""
-        from airflow_provider_backfill.engine.choice import Chosen
-        from airflow_provider_backfill.engine.ledger import Ledger
+    def _mapped_before(self, choice: Choice, planner: Claimant) -> Mapped | None:
+        """What this DAG run has mapped before; None if nothing yet, or if it does not matter."""
         from airflow_provider_backfill.engine.maps import TaskMaps
 
         target = choice.target
-        if choice.plain or not target.exists():
+        if (choice.plain and choice.settings.max_estimated_hours is None) or not target.exists():
             return None
         with target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
-            mapped = TaskMaps(session, target).recall(planner, choice.request)
-            if mapped is None:
-                return None
+            return TaskMaps(session, target).recall(planner, choice.request)
+
+    def _remembered(self, choice: Choice, mapped: Mapped) -> Chosen:
+        """What led to the list that this DAG run has mapped before."""
+        from airflow_provider_backfill.engine.choice import Chosen
+        from airflow_provider_backfill.engine.ledger import Ledger
+
+        target = choice.target
+        with target.connect(self.settings.file_lock_timeout_seconds, read_only=True) as session:
             plan_of = Ledger(session, target).recorded_plan
             plans = [plan_of(backfill_id) for backfill_id in mapped.backfill_ids]
             return Chosen(
@@ -247,7 +269,12 @@ class BackfillPlanOperator(SourceOperator):
             return maps.first(planner, choice.request, mapped, restated)
 
     def _say(self, choice: Choice, chosen: Chosen, found: Sequence[Survey], mapped: Mapped) -> None:
-        from airflow_provider_backfill.engine.report import half_open, nothing_to_do, plan_table
+        from airflow_provider_backfill.engine.report import (
+            estimate_line,
+            half_open,
+            nothing_to_do,
+            plan_table,
+        )
 
         if not chosen:
             self.log.info("%s", nothing_to_do(choice.strategy))
@@ -256,9 +283,13 @@ class BackfillPlanOperator(SourceOperator):
         for backfill_id, chunk_ids in mapped.again.items():
             numbers = ", ".join(str(int(chunk_id) + 1) for chunk_id in chunk_ids)
             self.log.info("loaded again: chunks %s of backfill %s", numbers, backfill_id)
+        if len(found) + len(chosen.again) > 1 and (total := chosen.estimate(found)):
+            self.log.info("together: %s", estimate_line(total, choice.settings))
         for each in found:
             groups = [ids for backfill_id, ids in mapped.groups if backfill_id == each.plan.backfill_id]
-            self.log.info("%s", plan_table(each, mapped=sum(map(len, groups)), tasks=len(groups)))
+            self.log.info(
+                "%s", plan_table(each, choice.settings, mapped=sum(map(len, groups)), tasks=len(groups))
+            )
 
     def _push(self, context: Context, mapped: Mapped) -> None:
         ids = mapped.backfill_ids

@@ -121,6 +121,8 @@ def test_a_plan_counts_what_the_ledger_has(site):
         "failed": 1,
         "held": 0,
         "missing": [{"from": "2026-01-03T00:00:00+00:00", "to": "2026-01-06T00:00:00+00:00"}],
+        "max_chunks": 10_000,
+        "above_max_chunks": False,
     }
     reasons = site.quickly("plan", "--explain").out
     assert any("due: it failed (RuntimeError: the source broke" in line for line in reasons)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import getpass
-import os
-import pty
-import select
 import signal
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +14,7 @@ from airflow_provider_backfill.engine.destinations import Target
 from airflow_provider_backfill.engine.records import Claimant
 from airflow_provider_backfill.engine.stage import stage_prefix, working_directory
 from airflow_provider_backfill.exceptions import ClaimLostError
-from tests.support.commands import BACKFILL_ID, Site
+from tests.support.commands import BACKFILL_ID, Site, answered
 from tests.support.ledgers import (
     LONG,
     end_leases,
@@ -164,45 +160,12 @@ def test_where_there_is_no_ledger_there_is_nothing_to_release(site):
 # Asking
 
 
-def answered(site: Site, keys: bytes, *arguments: str) -> tuple[int, str]:
-    """The command on a terminal, where somebody presses ``keys``; its exit code and what is on the screen."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "airflow_provider_backfill.cli", "release", *site.place, *arguments],
-        cwd=site.home,
-        env={**os.environ, **site.variables, "TERM": "xterm"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        # A terminal of its own, so that Ctrl-C on it reaches the command.
-        start_new_session=True,
-        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),
-    )
-    os.close(theirs)
-    shown = b""
-    while b"[y/N]: " not in shown:
-        shown += os.read(ours, 65_536)
-    os.write(ours, keys)
-    try:
-        while True:
-            if select.select([ours], [], [], 1.0)[0]:
-                shown += os.read(ours, 65_536)
-            elif keys == b"\x03":
-                # Python may wait for a key without having looked for a signal that came just before it did.
-                os.write(ours, keys)
-    except OSError:
-        # Linux's way to say that the other side has closed.
-        pass
-    os.close(ours)
-    return process.wait(60), shown.decode()
-
-
 @pytest.mark.parametrize("keys", [b"n\n", b"\n", b"\x03", b"\x04"], ids=["no", "enter", "Ctrl-C", "Ctrl-D"])
 def test_an_answer_other_than_yes_leaves_everything_alone(stuck, keys):
     stage = stage_prefix(stuck.target, "web_events") + "dead"
     with stuck.target.connect(10) as session:
         stuck.target.dialect.create_schema(session, stage)
-    code, shown = answered(stuck, keys, "--all")
+    code, shown = answered(stuck, keys, "release", *stuck.place, "--all")
     assert code == 1
     assert "Release 2 chunks? [y/N]: " in shown
     assert shown.rstrip().endswith("error: interrupted" if keys == b"\x03" else "error: nothing was released")
@@ -211,7 +174,7 @@ def test_an_answer_other_than_yes_leaves_everything_alone(stuck, keys):
 
 
 def test_yes_releases(stuck):
-    code, shown = answered(stuck, b"y\n", *THIRD)
+    code, shown = answered(stuck, b"y\n", "release", *stuck.place, *THIRD)
     assert code == 0, shown
     assert "Release 1 chunk? [y/N]: y" in shown
     assert stuck.statuses()[2:4] == ["failed", "running"]

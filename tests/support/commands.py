@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -262,3 +264,36 @@ class Running:
         for stream in (self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
+
+
+def answered(site: Site, keys: bytes, *arguments: str) -> tuple[int, str]:
+    """The command on a terminal, where somebody presses ``keys``; its exit code and what is on the screen."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "airflow_provider_backfill.cli", *arguments],
+        cwd=site.home,
+        env={**os.environ, **site.variables, "TERM": "xterm"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        # A terminal of its own, so that Ctrl-C on it reaches the command.
+        start_new_session=True,
+        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),
+    )
+    os.close(theirs)
+    shown = b""
+    while b"[y/N]: " not in shown:
+        shown += os.read(ours, 65_536)
+    os.write(ours, keys)
+    try:
+        while True:
+            if select.select([ours], [], [], 1.0)[0]:
+                shown += os.read(ours, 65_536)
+            elif keys == b"\x03":
+                # Python may wait for a key without having looked for a signal that came just before it did.
+                os.write(ours, keys)
+    except OSError:
+        # Linux's way to say that the other side has closed.
+        pass
+    os.close(ours)
+    return process.wait(60), shown.decode()

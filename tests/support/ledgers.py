@@ -93,6 +93,16 @@ def end_leases(target: Target) -> None:
         )
 
 
+def slowed(target: Target, seconds: int) -> None:
+    """As if every completed chunk had taken so long."""
+    with target.dialect.exclusive(target):
+        sql(
+            target,
+            f"UPDATE {{ledger}} SET started_at = completed_at - INTERVAL '{seconds} seconds'"
+            " WHERE started_at IS NOT NULL AND status = 'completed'",
+        )
+
+
 def steal_chunk(target: Target, backfill: BackfillPlan, chunk: int = 0, name: str = "thief:1") -> Claim:
     """Take a chunk whose holder lives, as if it had been silent for longer than its lease."""
     with opened(target) as ledger:

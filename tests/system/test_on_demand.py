@@ -46,6 +46,7 @@ def loads(world: World, table: str) -> dict[int, str]:
         {**ASKED, "resources": "searches"},
         {**ASKED, "resources": ["orders"]},
         {**ASKED, "restate": "no"},
+        {**ASKED, "confirm": "yes"},
     ],
     ids=str,
 )

@@ -196,7 +196,8 @@ def test_the_help_names_every_setting():
     }
     for field in fields(Settings):
         default = shown.pop(f"AIRFLOW__CHUNKED_BACKFILL__{field.name.upper()}")
-        assert default == str(field.default) or field.default == "" or float(default) == field.default
+        expected = "none" if field.default is None else field.default
+        assert default == str(expected) or expected == "" or float(default) == expected
     assert shown == {}
 
 

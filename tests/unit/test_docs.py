@@ -114,20 +114,25 @@ def test_settings_are_those_of_the_code():
     rows = table(prose(DOCS / "reference" / "settings.md"), "option")
     documented = {code(option): default for option, default, *_ in rows}
     defaults = Settings()
-    assert documented == {name: f"{getattr(defaults, name)}" for name in Settings.__dataclass_fields__}
+    assert documented == {
+        name: "none" if getattr(defaults, name) is None else f"{getattr(defaults, name)}"
+        for name in Settings.__dataclass_fields__
+    }
     for option, _, unit, variable, _ in rows:
         name = code(option)
         assert code(variable) == f"AIRFLOW__{SECTION.upper()}__{name.upper()}"
-        assert unit == (
-            "seconds" if name.endswith("_seconds") else "chunks" if name.endswith("_chunks") else ""
-        )
+        counted = name.rpartition("_")[2]
+        assert unit == (counted if counted in ("seconds", "chunks", "hours") else "")
 
 
 def test_the_provider_declares_every_setting():
     options = get_provider_info()["config"][SECTION]["options"]
     declared = {name: str(option["default"] or "") for name, option in options.items()}
     defaults = Settings()
-    assert declared == {name: f"{getattr(defaults, name)}" for name in Settings.__dataclass_fields__}
+    assert declared == {
+        name: "" if getattr(defaults, name) is None else f"{getattr(defaults, name)}"
+        for name in Settings.__dataclass_fields__
+    }
 
 
 # Refusals and exceptions

@@ -13,8 +13,8 @@ from tests.support.pages import CODE, DOCS, PACKAGE, code, prose, section, table
 
 # Command
 
-#: What chooses the windows of `run`; other commands have theirs given.
-CHOOSING = {"strategy", "since", "lookback", "grain"}
+#: What chooses the windows of `run`, and confirms them; other commands have theirs given.
+CHOOSING = {"strategy", "since", "lookback", "grain", "yes"}
 
 
 @pytest.mark.parametrize("name", ["run", "validate", "explain", "status", "release"])
@@ -55,8 +55,9 @@ def test_options_beside_those_of_run_are_those_of_the_command(name, like):
     rows = table(section(DOCS / "reference" / "command.md", f"## {like}"), "option")
     documented = {re.split(r"[ =]", spelling)[0] for option, *_ in rows for spelling in CODE.findall(option)}
     run, taken = ({p.name: p.opts for p in main.commands[word].params} for word in ("run", name))
-    assert set(run) - CHOOSING <= set(taken)
-    assert documented == {spelling for key in set(taken) - set(run) for spelling in taken[key]}
+    shared = set(run) - CHOOSING
+    assert shared <= set(taken)
+    assert documented == {spelling for key in set(taken) - shared for spelling in taken[key]}
 
 
 def test_resume_takes_what_pause_does_but_no_reason():

@@ -49,6 +49,7 @@ from airflow_provider_backfill.exceptions import (
     TargetError,
     TimezoneError,
     TooManyChunksError,
+    UnconfirmedPlanError,
     WindowError,
 )
 
@@ -79,6 +80,7 @@ EXAMPLES: list[BackfillError] = [
     GateError({"unique": "id"}, "is unknown", "pass min_rows_per_load or another one"),
     ChunkSizeError("0d", "is not greater than 0"),
     TooManyChunksError(5_260_320, 10_000, "1m"),
+    UnconfirmedPlanError("about 9 h; from 12 chunks", 8),
     MapLengthError(1_461, 1_024),
     StrategyError("forward_only", "needs the instant that nothing is loaded before", "pass since"),
     TimezoneError("Europe/Berln", ["Europe/Berlin"]),

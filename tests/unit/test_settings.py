@@ -13,7 +13,7 @@ from airflow_provider_backfill.get_provider_info import get_provider_info
 
 pytestmark = pytest.mark.unit
 
-NUMBERS = [field.name for field in fields(Settings) if field.type in ("int", "float")]
+NUMBERS = [field.name for field in fields(Settings) if field.type in ("int", "float", "float | None")]
 
 
 def environment(**options):
@@ -48,6 +48,7 @@ def test_airflows_variables_are_read():
             lease_seconds="7.5",
             heartbeat_seconds=" 2 ",
             max_chunks="20000",
+            max_estimated_hours="7.5",
             warn_chunks="0020",
             wait_timeout_seconds="1e3",
             file_lock_timeout_seconds="5",
@@ -59,6 +60,7 @@ def test_airflows_variables_are_read():
         lease_seconds=7.5,
         heartbeat_seconds=2,
         max_chunks=20_000,
+        max_estimated_hours=7.5,
         warn_chunks=20,
         wait_timeout_seconds=1_000,
         file_lock_timeout_seconds=5,
