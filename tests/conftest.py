@@ -16,7 +16,8 @@ _KINDS = ("unit", "integration", "system", "chaos")
 _NEWEST = frozenset(
     f"test_{name}"
     for name in (
-        *("bounds", "coverage", "docs", "docs_reference", "estimates", "exceptions", "fields", "grains"),
+        *("bounds", "coverage", "dialects", "dialects_installed", "docs", "docs_reference", "estimates"),
+        *("exceptions", "fields", "grains"),
         *("intervals", "plan", "queries", "records", "report", "settings", "strategies"),
         *("strategies_properties", "turns", "window"),
         *("cli_marks", "cli_refusals", "cli_release", "cli_stop", "cli_strategies", "controls"),

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from airflow_provider_backfill._text import line, shown
-from airflow_provider_backfill.engine.destinations import dialect_for, dialect_for_url, dialects
+from airflow_provider_backfill.engine.destinations import dialect_for, dialect_for_url
 from airflow_provider_backfill.engine.destinations.base import Dialect, Target
-from airflow_provider_backfill.engine.destinations.libpq import libpq_uri
-from airflow_provider_backfill.exceptions import DestinationUnsupportedError, TargetError
+from airflow_provider_backfill.engine.destinations.duckdb import absolute
+from airflow_provider_backfill.engine.destinations.features import unsupported
+from airflow_provider_backfill.exceptions import TargetError
 
 if TYPE_CHECKING:
     from dlt.common.destination import Destination
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 #: The shortest limit on a schema's name among the supported databases, that of PostgreSQL.
 _PLAIN_LENGTH = 63
-#: Paths that DuckDB and dlt give a meaning of their own.
-_NO_FILE = {"": "names no file", ":memory:": "keeps nothing once the process ends"}
 
 
 def target_from_url(url: str, dataset_name: str) -> Target:
@@ -43,8 +40,7 @@ def target_from_url(url: str, dataset_name: str) -> Target:
 
 def target_from_path(path: str, dataset_name: str) -> Target:
     """The target for a DuckDB file, relative to the working directory; raises as `target_from_url` does."""
-    named = path if path in _NO_FILE else os.path.abspath(path)
-    return _target(dialect_for("duckdb"), named, dataset_name)
+    return _target(dialect_for("duckdb"), absolute(path), dataset_name)
 
 
 def target_from_destination(
@@ -66,21 +62,7 @@ def target_from_destination(
     found = _dlt_destination(destination)
     dialect = dialect_for(found.destination_type.rpartition(".")[2])
     config = _configured(found, dataset_name)
-    if dialect.name == "duckdb":
-        credentials = str(config.credentials.database)
-        if credentials == ":external:":
-            raise _unsupported("duckdb", "was given an open connection, which no other process can share")
-    else:
-        login = config.credentials
-        credentials = libpq_uri(
-            user=login.username,
-            password=login.password,
-            host=login.host,
-            port=login.port,
-            # SQLAlchemy 1.4 leaves a database's name as the URL spells it.
-            database=unquote(login.database or ""),
-            options=login.get_query(),
-        )
+    credentials = dialect.read_config(config)
     if not getattr(config, "enable_dataset_name_normalization", True):
         return _target(dialect, credentials, dataset_name, found, physical=dataset_name)
     return _target(dialect, credentials, dataset_name, found)
@@ -140,8 +122,6 @@ def _target(
     *,
     physical: str | None = None,
 ) -> Target:
-    if dialect.name == "duckdb" and credentials in _NO_FILE:
-        raise _unsupported(f"duckdb {credentials}".strip(), _NO_FILE[credentials])
     return Target(
         dialect=dialect,
         credentials=credentials,
@@ -159,15 +139,13 @@ def _dlt_destination(destination: Any) -> Destination[Any, Any]:
     if isinstance(destination, Destination):
         return destination
     if not isinstance(destination, str):
-        raise DestinationUnsupportedError(
-            type(destination).__name__, tuple(dialects()), "is no dlt destination"
-        )
+        raise unsupported(type(destination).__name__, because="it is no dlt destination")
     try:
         found = Destination.from_reference(destination)
     except (InvalidDestinationReference, UnknownDestinationModule):
         found = None
     if found is None:
-        raise DestinationUnsupportedError(destination, tuple(dialects()), "is unknown to dlt")
+        raise unsupported(destination, because="dlt does not know it")
     return found
 
 
@@ -188,10 +166,4 @@ def _configured(destination: Destination[Any, Any], dataset_name: str) -> Any:
         f"destination {shown(name)} is not configured: {reason}; set "
         f"DESTINATION__{name.upper()}__CREDENTIALS or write secrets.toml for dlt, "
         "or pass a URL or an Airflow connection"
-    )
-
-
-def _unsupported(name: str, reason: str) -> DestinationUnsupportedError:
-    return DestinationUnsupportedError(
-        name, ("a DuckDB file, e.g. duckdb:///warehouse.duckdb", "postgres"), reason
     )

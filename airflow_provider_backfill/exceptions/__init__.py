@@ -24,6 +24,7 @@
     │   │   └── SourceArgumentsError        the source does not take the arguments, or lacks one
     │   ├── TargetError
     │   │   ├── DestinationUnsupportedError the destination cannot carry the ledger
+    │   │   ├── DialectError                another package's dialect cannot be used
     │   │   └── ConnectionTypeError         the Airflow connection has a type that is not known
     │   ├── PreflightError                  findings about the source and its target
     │   ├── PlanConflictError               the stored plan has other inputs
@@ -74,6 +75,7 @@ from airflow_provider_backfill.exceptions.base import (
 from airflow_provider_backfill.exceptions.refusals import (
     ConnectionTypeError,
     DestinationUnsupportedError,
+    DialectError,
     Finding,
     GateError,
     HandoverError,
@@ -121,6 +123,7 @@ __all__ = [
     "ConnectionTypeError",
     "CursorFormatError",
     "DestinationUnsupportedError",
+    "DialectError",
     "DuplicateChunksError",
     "EmptyChunkError",
     "EmptyWindowError",

@@ -70,15 +70,44 @@ class TargetError(RefusedError):
 
 @dataclass(eq=False, repr=False)
 class DestinationUnsupportedError(TargetError):
-    """The ``destination`` cannot carry the ledger beside the data; the ``supported`` ones can."""
+    """The ``destination`` cannot carry the ledger for want of the features ``missing``; ``supported`` can.
+
+    ``reason`` leads over to the features. ``detail`` is more about it, or empty.
+    """
 
     destination: str
+    missing: Sequence[str] = ()
     supported: Sequence[str] = ()
-    reason: str = "cannot carry the ledger beside the data in one transaction"
+    reason: str = "it lacks"
+    detail: str = ""
 
     def _message(self) -> str:
-        known = ", ".join(self.supported) or "one that has a dialect"
-        return f"destination {shown(self.destination)} {line(self.reason)}; use {known}"
+        why = f"{line(self.reason)} {_listed(self.missing, 'and') or 'what it takes'}"
+        more = f" ({line(self.detail)})" if self.detail else ""
+        known = _listed(self.supported, "or") or "one that has a dialect"
+        return (
+            f"destination {shown(self.destination)} cannot carry the ledger beside the data: {why}{more}; "
+            f"use {known}"
+        )
+
+
+def _listed(words: Sequence[str], last: str) -> str:
+    return f" {last} ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
+
+
+@dataclass(eq=False, repr=False)
+class DialectError(TargetError):
+    """The dialect that ``package`` has for a destination, by the ``name`` of that, cannot be used."""
+
+    name: str
+    package: str
+    reason: str
+
+    def _message(self) -> str:
+        return (
+            f"the dialect {shown(self.name)} of {self.package} cannot be used: {line(self.reason)}; "
+            "mend the package, or remove it"
+        )
 
 
 @dataclass(eq=False, repr=False)

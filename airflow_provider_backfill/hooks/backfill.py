@@ -6,7 +6,7 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_backfill.exceptions import ConnectionTypeError, DestinationUnsupportedError, TargetError
+from airflow_provider_backfill.exceptions import ConnectionTypeError, TargetError
 from airflow_provider_backfill.version_compat import BaseHook, mask_secret
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class BackfillHook(BaseHook):
 
     Connection types: ``postgres``; ``duckdb``, whose file is the host or the extra ``database``, as in
     apache-airflow-providers-duckdb; ``dlt``, whose host or extra ``destination`` names a destination of dlt's
-    own configuration, which has the credentials.
+    own configuration, which has the credentials; or the name of a dialect of another package, which reads the
+    connection's URI.
 
     The password is registered with Airflow's secrets masker, also as a URL spells it.
 
@@ -113,13 +114,24 @@ class BackfillHook(BaseHook):
         return target_from_destination(destination, self.dataset_name)
 
     def _from_connection(self, conn_id: str) -> Target:
+        from airflow_provider_backfill.engine.destinations import dialects
+        from airflow_provider_backfill.engine.destinations.features import LACKS, unsupported
+
         connection = self.get_connection(conn_id)
+        kind = connection.conn_type or ""
         makers = {"postgres": self._postgres, "duckdb": self._duckdb, "dlt": self._dlt}
-        try:
-            make = makers[connection.conn_type or ""]
-        except KeyError:
-            raise ConnectionTypeError(conn_id, connection.conn_type or "", sorted(makers)) from None
-        return make(connection)
+        if kind in makers:
+            return makers[kind](connection)
+        if kind in dialects():
+            return self._by_uri(connection)
+        if kind in LACKS:
+            raise unsupported(kind)
+        raise ConnectionTypeError(conn_id, kind, sorted({*makers, *dialects()}))
+
+    def _by_uri(self, connection: Connection) -> Target:
+        from airflow_provider_backfill.engine.targets import target_from_url
+
+        return target_from_url(connection.get_uri(), self.dataset_name)
 
     def _postgres(self, connection: Connection) -> Target:
         from airflow_provider_backfill.engine.destinations.libpq import libpq_uri
@@ -142,7 +154,9 @@ class BackfillHook(BaseHook):
         extra = connection.extra_dejson
         path = extra.get("database")
         if not path and (connection.password or extra.get("motherduck_token")):
-            raise DestinationUnsupportedError("motherduck", ("a DuckDB file", "postgres"))
+            from airflow_provider_backfill.engine.destinations.features import unsupported
+
+            raise unsupported("motherduck")
         return target_from_path(path or connection.host or "", self.dataset_name)
 
     def _dlt(self, connection: Connection) -> Target:

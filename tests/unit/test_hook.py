@@ -94,6 +94,9 @@ def test_a_dlt_connection_without_a_name_is_refused(connect: Any) -> None:
 def test_other_types_are_refused(connect: Any) -> None:
     with pytest.raises(ConnectionTypeError, match=r"type 'http'.* of type dlt, duckdb, postgres"):
         _ = connect(conn_type="http", host="example.org", password="hunter2").target
+    # What dlt can load to, but not the ledger, is refused as everywhere.
+    with pytest.raises(DestinationUnsupportedError, match=r"'snowflake' cannot carry .* lacks unique keys"):
+        _ = connect(conn_type="snowflake", host="example.org").target
 
 
 def test_the_dataset_name_is_the_physical_one(connect: Any) -> None:

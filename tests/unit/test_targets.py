@@ -7,7 +7,8 @@ import sys
 import dlt
 import pytest
 
-from airflow_provider_backfill.engine.destinations import dialect_for
+from airflow_provider_backfill.engine.destinations import dialect_for, dialects
+from airflow_provider_backfill.engine.destinations.features import LACKS
 from airflow_provider_backfill.engine.destinations.libpq import libpq_uri
 from airflow_provider_backfill.engine.targets import (
     physical_dataset_name,
@@ -67,10 +68,49 @@ def test_a_database_in_memory_is_refused(path: str) -> None:
             make()
 
 
-@pytest.mark.parametrize("destination", ["mysql://host/db", "snowflake", "motherduck", "nonsense", 42])
-def test_other_destinations_are_refused(destination: object) -> None:
-    with pytest.raises(DestinationUnsupportedError, match="use duckdb, postgres"):
+EVERY = (
+    "transactions that span datasets, unique keys that it enforces, locks that last until a transaction ends "
+    "and a database that other processes can open"
+)
+NO_DATABASE = (
+    "transactions that span datasets, unique keys that it enforces "
+    "and locks that last until a transaction ends"
+)
+NONE_SHOWS = f"no dialect shows that it has {EVERY}"
+
+
+@pytest.mark.parametrize(
+    ("destination", "name", "why"),
+    [
+        ("mysql://host/db", "mysql", NONE_SHOWS),
+        ("motherduck", "motherduck", NONE_SHOWS),
+        ("snowflake", "snowflake", "it lacks unique keys that it enforces"),
+        (
+            dlt.destinations.filesystem("/srv"),
+            "filesystem",
+            f"it lacks {NO_DATABASE}",
+        ),
+        ("nonsense", "nonsense", f"{NONE_SHOWS} (dlt does not know it)"),
+        (42, "int", f"{NONE_SHOWS} (it is no dlt destination)"),
+        ("duckdb:///", "duckdb", "it lacks a database that other processes can open (it names no file)"),
+    ],
+)
+def test_what_cannot_carry_the_ledger_is_refused_in_one_way(destination: object, name: str, why: str) -> None:
+    with pytest.raises(DestinationUnsupportedError) as caught:
         target_from_destination(destination, "web_raw")  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        f"destination {name!r} cannot carry the ledger beside the data: {why}; "
+        "use duckdb (a file) or postgres (see docs/refusals.md#destinationunsupportederror)"
+    )
+
+
+def test_what_dlt_is_said_to_lack_are_destinations_of_dlts() -> None:
+    from dlt.common.destination.reference import DestinationReference
+
+    known = {name.rpartition(".")[2] for name in DestinationReference.DESTINATIONS}
+    # Some are younger than the oldest dlt that is supported.
+    assert set(LACKS) - known <= {"fabric", "lance"}
+    assert not set(LACKS) & set(dialects())
 
 
 def test_a_destination_by_name_takes_its_credentials_from_dlt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ class Session(ABC):
 class Dialect(ABC):
     """Everything that differs between databases. Stateless; one subclass a database.
 
-    A dialect needs transactions that span schemas, a clock, and ``INSERT ... ON CONFLICT``.
+    `features.Feature` says what the database must have; ``airflow_provider_backfill.testing`` shows it.
     """
 
     #: The name dlt knows the destination by.
@@ -173,6 +173,10 @@ class Dialect(ABC):
     def read_url(self, url: str) -> str:
         """The credentials that ``url`` spells, as :meth:`connect` takes them."""
         return url
+
+    def read_config(self, config: Any) -> str:
+        """Likewise those of a dlt destination's configuration, which dlt has completed."""
+        return str(config.credentials.to_native_representation())
 
     @contextmanager
     def exclusive(self, target: Target) -> Iterator[None]:

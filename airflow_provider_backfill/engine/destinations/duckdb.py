@@ -11,8 +11,11 @@ from typing import Any, ClassVar
 
 from airflow_provider_backfill._text import shown
 from airflow_provider_backfill.engine.destinations.base import IDLE_SECONDS, Dialect, Session, Target
+from airflow_provider_backfill.engine.destinations.features import Feature, unsupported
 from airflow_provider_backfill.exceptions import LedgerBusyError, LedgerUnreachableError, TargetError
 
+#: Paths that DuckDB and dlt give a meaning of their own.
+_NO_FILE = {"": "it names no file", ":memory:": "it keeps nothing once the process ends"}
 _HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
 
@@ -74,6 +77,9 @@ class Duckdb(Dialect):
     _claiming = threading.RLock()
 
     def check(self, target: Target) -> None:
+        if target.credentials in _NO_FILE:
+            name = f"duckdb {target.credentials}".strip()
+            raise unsupported(name, Feature.SHARED, because=_NO_FILE[target.credentials])
         # DuckDB names a database after its file, and reads a.b as table b of database a where there is one.
         catalog = os.path.basename(target.credentials).split(".")[0]
         if catalog.lower() == target.dataset_name.lower():
@@ -84,8 +90,13 @@ class Duckdb(Dialect):
 
     def read_url(self, url: str) -> str:
         """``duckdb:///relative.duckdb`` and ``duckdb:////absolute.duckdb``, as SQLAlchemy spells them."""
-        path = url.split("://", 1)[1].split("?", 1)[0].removeprefix("/")
-        return os.path.abspath(path) if path and path != ":memory:" else path
+        return absolute(url.split("://", 1)[1].split("?", 1)[0].removeprefix("/"))
+
+    def read_config(self, config: Any) -> str:
+        path = str(config.credentials.database)
+        if path == ":external:":
+            raise unsupported("duckdb", Feature.SHARED, because="it was given an open connection")
+        return path
 
     @contextmanager
     def connect(self, target: Target, wait_seconds: float, *, read_only: bool = False) -> Iterator[Session]:
@@ -145,6 +156,11 @@ class Duckdb(Dialect):
         import duckdb
 
         return isinstance(error, duckdb.TransactionException)
+
+
+def absolute(path: str) -> str:
+    """The path from the root on, unless it names no file."""
+    return path if path in _NO_FILE else os.path.abspath(path)
 
 
 def _as_json(column: str, kind: str) -> str:

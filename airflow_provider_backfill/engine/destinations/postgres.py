@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
 from airflow_provider_backfill.engine.destinations.base import IDLE_SECONDS, Dialect, Session, Target
-from airflow_provider_backfill.engine.destinations.libpq import uri_credentials
+from airflow_provider_backfill.engine.destinations.libpq import libpq_uri, uri_credentials
 from airflow_provider_backfill.exceptions import LedgerUnreachableError
 
 
@@ -104,6 +105,18 @@ class Postgres(Dialect):
             # libpq will refuse it too, and quote it as it does so.
             found = credentials.partition("://")[2].rpartition("@")[0].partition(":")[2]
         return (str(found),) if found else ()
+
+    def read_config(self, config: Any) -> str:
+        login = config.credentials
+        return libpq_uri(
+            user=login.username,
+            password=login.password,
+            host=login.host,
+            port=login.port,
+            # SQLAlchemy 1.4 leaves a database's name as the URL spells it.
+            database=unquote(login.database or ""),
+            options=login.get_query(),
+        )
 
     def lock(
         self, session: Session, key: str, *, shared: bool = False, idle_seconds: float = IDLE_SECONDS
