@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from airflow_provider_backfill.cli.output import print_table
+from airflow_provider_backfill.cli.reading import Reading, absence, read
 from airflow_provider_backfill.cli.request import Place, Request, misuse
-from airflow_provider_backfill.cli.status import Reading, absence, read
 from airflow_provider_backfill.engine.backfill import cut, first_fields
 from airflow_provider_backfill.engine.bounds import parse_bound
 from airflow_provider_backfill.engine.destinations.base import Target

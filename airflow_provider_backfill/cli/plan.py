@@ -11,8 +11,8 @@ import click
 
 from airflow_provider_backfill.cli.options import common_options, plan_options
 from airflow_provider_backfill.cli.output import print_pairs, print_table
+from airflow_provider_backfill.cli.reading import control_document, controls
 from airflow_provider_backfill.cli.request import Request
-from airflow_provider_backfill.cli.status import control_document, controls
 from airflow_provider_backfill.engine.choice import Choice, Chosen
 from airflow_provider_backfill.engine.controls import Control
 from airflow_provider_backfill.engine.estimates import Estimate

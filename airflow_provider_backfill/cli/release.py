@@ -13,8 +13,8 @@ from airflow_provider_backfill.cli.asking import confirm, person
 from airflow_provider_backfill.cli.choosing import Position, positions_of
 from airflow_provider_backfill.cli.options import YES, common_options, target_options
 from airflow_provider_backfill.cli.output import print_table
+from airflow_provider_backfill.cli.reading import Reading, absence, backfills, heading, read
 from airflow_provider_backfill.cli.request import Place, misuse
-from airflow_provider_backfill.cli.status import Reading, absence, backfills, heading, read
 from airflow_provider_backfill.engine.destinations.base import Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import interval_label

@@ -13,8 +13,8 @@ from airflow_provider_backfill.cli import logs
 from airflow_provider_backfill.cli.asking import confirm, person
 from airflow_provider_backfill.cli.options import YES, backfill_options, common_options
 from airflow_provider_backfill.cli.output import Bar, Lines
+from airflow_provider_backfill.cli.reading import controls
 from airflow_provider_backfill.cli.request import Request, can_ask
-from airflow_provider_backfill.cli.status import controls
 from airflow_provider_backfill.engine import drive
 from airflow_provider_backfill.engine.choice import Chosen
 from airflow_provider_backfill.engine.controls import ControlState

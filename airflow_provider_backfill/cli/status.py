@@ -3,48 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from itertools import groupby
+import traceback
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from airflow_provider_backfill.cli.options import common_options, target_options
+from airflow_provider_backfill._text import span
+from airflow_provider_backfill.cli.options import DEBUG, common_options, hidden, target_options
 from airflow_provider_backfill.cli.output import print_table
+from airflow_provider_backfill.cli.reading import (
+    Absence,
+    Reading,
+    absence,
+    backfills,
+    control_document,
+    counts,
+    heading,
+    read,
+    stand_twice,
+)
 from airflow_provider_backfill.cli.request import Place
-from airflow_provider_backfill.engine.controls import BackfillControls, Control
-from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.causes import root_cause
 from airflow_provider_backfill.engine.intervals import plain_bound
-from airflow_provider_backfill.engine.ledger import Ledger
-from airflow_provider_backfill.engine.marks import ChunkMarks, Marked
+from airflow_provider_backfill.engine.marks import Marked
+from airflow_provider_backfill.engine.pace import Pace, pace_of
 from airflow_provider_backfill.engine.plan import interval_label
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
-from airflow_provider_backfill.engine.settings import Settings
+from airflow_provider_backfill.engine.runs import Run
+from airflow_provider_backfill.exceptions import (
+    BackfillError,
+    ConnectionTypeError,
+    DestinationUnsupportedError,
+    RefusedError,
+)
 
 _COLUMNS = ("chunk", "interval", "status", "records", "attempt", "run_id", "note")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What a dataset's ledger holds.
-
-    Args:
-        rows: Its rows, of one source if one was asked for.
-        absent: Why there are none: ``database``, ``ledger``, ``source`` or ``rows``; None if there are some.
-        sources: The sources that it has rows of.
-        now: When it was read, by the database's clock.
-        controls: What of it is paused or cancelled, by backfill.
-        marks: What people have marked, by backfill and chunk.
-    """
-
-    rows: Sequence[ChunkRow] = ()
-    absent: str | None = None
-    sources: Sequence[str] = ()
-    now: datetime | None = None
-    controls: Mapping[str, Control] = field(default_factory=dict)
-    marks: Mapping[tuple[str, str], Marked] = field(default_factory=dict)
+_ATTEMPT_COLUMNS = ("chunk", "started", "took", "status", "error")
+#: How many attempts that came to nothing are shown, the latest; JSON has all.
+_MOST_ATTEMPTS = 10
 
 
 @click.command(short_help="Show what the ledger says.")
@@ -53,91 +50,100 @@ class Reading:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.  [default: off]")
 @common_options
 def status(*, source_name: str | None, as_json: bool, **options: Any) -> int:
-    """Show the chunks of a dataset's backfills. Nothing is ever written.
+    """Show the chunks of a dataset's backfills, attempts that failed, and the pace. Nothing is ever written.
 
-    JSON has the backfills with their counts and the chunks with every column of the ledger; `absent` tells
-    why there are none: no database, no ledger, no rows, or none of that source.
+    Where there is nothing to show, it says why: no runs are recorded, the ledger cannot be read (exit code
+    1), or there can be none in this destination (exit code 2). JSON has the backfills with their counts, the
+    chunks with every column of the ledger, and the attempts; `absent` and `reason` tell why there are none.
     """
     place = Place(**options)
-    reading = read(place.target(), source_name)
+    reading = _reading(place, source_name)
     if as_json:
         click.echo(_json(place.dataset, reading))
     elif reading.absent:
-        click.echo(f"no runs recorded ({absence(reading, place.dataset, source_name)})")
+        lead = {Absence.UNREADABLE: "ledger unreadable: {}", Absence.UNSUPPORTED: "ledger unsupported: {}"}
+        text = lead.get(reading.absent, "no runs recorded ({})")
+        click.echo(text.format(absence(reading, place.dataset, source_name)))
     else:
         for (backfill_id, total), rows in backfills(reading.rows):
-            click.echo(heading(backfill_id, total, rows))
-            if backfill_id in reading.controls:
-                click.echo(str(reading.controls[backfill_id]))
-            print_table(_COLUMNS, [_cells(row, total, reading) for row in rows])
-    return 0
+            _show(reading, backfill_id, total, rows)
+    return {Absence.UNREADABLE: 1, Absence.UNSUPPORTED: 2}.get(reading.absent, 0) if reading.absent else 0
 
 
-def read(target: Target, source_name: str | None) -> Reading:
-    """Read the ledger of a dataset; ``source_name`` None stands for every source."""
-    wait = Settings.from_environment().file_lock_timeout_seconds
-    if not target.exists():
-        return Reading(absent="database")
-    with target.connect(wait, read_only=True) as session:
-        ledger = Ledger(session, target)
-        if not ledger.exists():
-            return Reading(absent="ledger")
-        rows, now = ledger.dataset_chunks(), ledger.clock()
-        controls = BackfillControls(session, target).read()
-        marks = ChunkMarks(session, target).latest()
-    sources = sorted({row.source_section for row in rows})
-    chosen = [row for row in rows if source_name in (None, row.source_section)]
-    absent = None if chosen else "source" if rows else "rows"
-    return Reading(rows=chosen, absent=absent, sources=sources, now=now, controls=controls, marks=marks)
+def _reading(place: Place, source_name: str | None) -> Reading:
+    """What the ledger holds. That it cannot be read is an answer too."""
+    try:
+        return read(place.target(), source_name)
+    except (DestinationUnsupportedError, ConnectionTypeError) as error:
+        return Reading(absent=Absence.UNSUPPORTED, reason=str(error))
+    except (RefusedError, click.ClickException):
+        raise
+    except Exception as error:  # noqa: BLE001
+        context = click.get_current_context()
+        if context.meta.get(DEBUG):
+            click.echo(hidden(context, "".join(traceback.format_exception(error))), err=True, nl=False)
+        text = str(error) if isinstance(error, BackfillError) else root_cause(error)
+        return Reading(absent=Absence.UNREADABLE, reason=hidden(context, text))
 
 
-def controls(target: Target) -> Mapping[str, Control]:
-    """What of a dataset is paused or cancelled, by backfill. Only reads."""
-    if not target.exists():
-        return {}
-    wait = Settings.from_environment().file_lock_timeout_seconds
-    with target.connect(wait, read_only=True) as session:
-        return BackfillControls(session, target).read()
+def _show(reading: Reading, backfill_id: str, total: int, rows: Sequence[ChunkRow]) -> None:
+    click.echo(heading(backfill_id, total, rows))
+    if backfill_id in reading.controls:
+        click.echo(str(reading.controls[backfill_id]))
+    twice = stand_twice(rows)
+    if twice:
+        named = ", ".join(f"{row.number}/{total}" for row in twice)
+        click.echo(f"more than one row has chunk {named}: mend it with chunked-backfill mend")
+    print_table(_COLUMNS, [_cells(row, total, reading) for row in rows])
+    measured = pace_of(rows)
+    if measured:
+        click.echo(_pace(measured))
+    runs = [run for run in reading.runs if run.backfill_id == backfill_id]
+    if reading.runs_unreadable:
+        click.echo(f"attempts unreadable: {reading.runs_unreadable}")
+    elif runs:
+        _show_attempts(runs, total, rows)
 
 
-def absence(reading: Reading, dataset: str, source_name: str | None) -> str:
-    """Why a reading holds nothing."""
-    reasons = {
-        "database": "the database does not exist",
-        "ledger": f"dataset {dataset} has no ledger",
-        "rows": f"the ledger of dataset {dataset} is empty",
-        "source": f"source {source_name} has none; dataset {dataset} has: {', '.join(reading.sources)}",
-    }
-    return reasons[reading.absent or "rows"]
+def _pace(measured: Pace) -> str:
+    """How fast it goes, by the hour, as backfills that somebody looks at are long."""
+    chunks, rows = _hourly(measured)
+    speed = f"{_number(chunks)} chunks{'' if rows is None else f' and {_number(rows)} rows'} an hour"
+    return f"{speed}; about {span(measured.seconds_left)} left" if measured.seconds_left else speed
 
 
-def backfills(rows: Iterable[ChunkRow]) -> Iterable[tuple[tuple[str, int], list[ChunkRow]]]:
-    """The rows by backfill, each with its id and how many chunks it has."""
-    for backfill_id, group in groupby(rows, key=lambda row: row.backfill_id):
-        chunks = list(group)
-        yield (backfill_id, len(chunks)), chunks
+def _hourly(measured: Pace) -> tuple[float, float | None]:
+    rows = measured.rows_per_second
+    return measured.chunks_per_minute * 60, None if rows is None else rows * 3_600
 
 
-def _source(row: ChunkRow) -> str:
-    return f"{row.source_section}:{row.resource_name}" if row.resource_name else row.source_section
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 
 
-def heading(backfill_id: str, total: int, rows: Sequence[ChunkRow]) -> str:
-    """A backfill in one line, with how its chunks stand."""
-    first = rows[0]
-    window = f"[{first.window})"
-    standing = ", ".join(f"{count} {word}" for word, count in _counts(rows).items() if count)
-    what = f"{_source(first)} {window} by {first.chunk_size}"
-    return f"Backfill {backfill_id}, {what}: {standing} ({total} chunks)"
+def _show_attempts(runs: Sequence[Run], total: int, rows: Sequence[ChunkRow]) -> None:
+    """How many there were, and the latest of those that have not completed their chunk."""
+    standing = ", ".join(f"{count} {word}" for word, count in _attempt_counts(runs).items() if count)
+    click.echo(f"{len(runs)} attempt{'s' * (len(runs) != 1)}: {standing}")
+    numbers = {row.run_id: row.number for row in rows}
+    fruitless = [run for run in runs if run.status != ChunkStatus.COMPLETED]
+    cells = [
+        (
+            f"{numbers[run.run_id]}/{total}" if run.run_id in numbers else "",
+            run.started_at.isoformat(sep=" ", timespec="seconds"),
+            "" if run.seconds is None else span(run.seconds),
+            run.status,
+            run.error or "",
+        )
+        for run in fruitless[-_MOST_ATTEMPTS:]
+    ]
+    if cells:
+        print_table(_ATTEMPT_COLUMNS, cells)
 
 
-def _counts(rows: Sequence[ChunkRow]) -> dict[str, int]:
-    return {
-        "completed": sum(row.status is ChunkStatus.COMPLETED for row in rows),
-        "failed": sum(row.status is ChunkStatus.FAILED or row.lapsed for row in rows),
-        "held": sum(row.held for row in rows),
-        "pending": sum(row.status is ChunkStatus.PENDING for row in rows),
-    }
+def _attempt_counts(runs: Sequence[Run]) -> dict[str, int]:
+    words = dict.fromkeys((ChunkStatus.COMPLETED, ChunkStatus.FAILED, *(run.status for run in runs)))
+    return {str(word): sum(run.status == word for run in runs) for word in words}
 
 
 def _cells(row: ChunkRow, total: int, reading: Reading) -> tuple[str, ...]:
@@ -178,9 +184,11 @@ def _json(dataset: str, reading: Reading) -> str:
             "to": plain_bound(rows[0].window.end),
             "chunk_size": rows[0].chunk_size,
             "chunks": total,
-            **_counts(rows),
+            **counts(rows),
             "records": sum(row.records_loaded or 0 for row in rows if row.status is ChunkStatus.COMPLETED),
             "control": control_document(reading.controls.get(backfill_id)),
+            "stand_twice": [row.chunk_id for row in stand_twice(rows)],
+            "pace": _pace_document(pace_of(rows)),
         }
         for (backfill_id, total), rows in backfills(reading.rows)
     ]
@@ -192,19 +200,26 @@ def _json(dataset: str, reading: Reading) -> str:
         }
         for row in reading.rows
     ]
-    document = {"dataset": dataset, "absent": reading.absent, "backfills": summaries, "chunks": chunks}
+    document = {
+        "dataset": dataset,
+        "absent": reading.absent,
+        "reason": reading.reason,
+        "backfills": summaries,
+        "chunks": chunks,
+        "attempts": None if reading.runs_unreadable else [run.as_json() for run in reading.runs],
+        "attempts_unreadable": reading.runs_unreadable,
+    }
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def control_document(control: Control | None) -> dict[str, Any] | None:
-    """Who has paused or cancelled a backfill, for machines."""
-    if control is None:
+def _pace_document(measured: Pace | None) -> dict[str, Any] | None:
+    if measured is None:
         return None
+    chunks, rows = _hourly(measured)
     return {
-        "state": str(control.state),
-        "who": control.who,
-        "why": control.why,
-        "at": control.at.isoformat(),
+        "chunks_per_hour": round(chunks, 1),
+        "rows_per_hour": None if rows is None else round(rows, 1),
+        "seconds_left": round(measured.seconds_left, 1),
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_backfill.engine.destinations.base import Session, Target
@@ -12,11 +13,56 @@ from airflow_provider_backfill.engine.records import Claim
 from airflow_provider_backfill.engine.statements import RUNS_TABLE
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One row of ``_dlt_ops_runs`` that is an attempt at a chunk, times in UTC.
+
+    Args:
+        backfill_id: The backfill.
+        run_id: The chunk's run id, the same for all its attempts.
+        status: ``running``, ``completed``, ``failed``, or a word of another tool's.
+        started_at: When it began.
+        completed_at: When it ended; None while it has not, or was killed.
+        extracted: Rows that the source gave; None if that is not known.
+        loaded: Rows that were published; None if none were.
+        error: Why it failed; None if it did not.
+        load_id: dlt's id of the load, if it was published.
+    """
+
+    backfill_id: str
+    run_id: str
+    status: str
+    started_at: datetime
+    completed_at: datetime | None
+    extracted: int | None
+    loaded: int | None
+    error: str | None
+    load_id: str | None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took; None while it has not ended."""
+        return (self.completed_at - self.started_at).total_seconds() if self.completed_at else None
+
+    def as_json(self) -> dict[str, Any]:
+        """It for machines: times as ISO-8601."""
+        times = {"started_at", "completed_at"}
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: v.isoformat() if name in times and v else v for name, v in values.items()}
+
+
 class Runs(Observer):
     """The table ``_dlt_ops_runs`` beside the ledger."""
 
     file_name = "runs.sql"
     table = RUNS_TABLE
+
+    def read(self) -> list[Run]:
+        """Every attempt at a chunk, the oldest first; none where the table does not exist."""
+        if not self._has(RUNS_TABLE):
+            return []
+        names = [field.name for field in fields(Run)]
+        return [Run(**dict(zip(names, map(_utc, row), strict=True))) for row in self._run("read")]
 
     def begin(self, first: bool, **values: Any) -> datetime:
         """Note that an attempt begins, and if it is not the ``first``, that one before it was interrupted."""
@@ -104,3 +150,7 @@ class RunRecord:
         if not self._lost:
             what = f"chunk {self._number}: the run is not recorded in {RUNS_TABLE}"
             self._lost = not recorded(step, self._target, what)
+
+
+def _utc(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value

@@ -149,49 +149,6 @@ def test_gaps_are_told_and_fail_where_that_is_asked_for(site):
     assert site.invoke("gaps", *done, "--fail-on-gaps").out == ["no gaps"]
 
 
-def test_status_shows_the_chunks(site):
-    site.tell("broken")
-    site.quickly("run", code=1)
-    table = site.invoke("status", *site.place).out
-    assert table[0] == (
-        f"Backfill {BACKFILL_ID}, web_events [2026-01-01T00:00:00+00:00 → 2026-01-06T00:00:00+00:00) by 1d: "
-        "2 completed, 1 failed, 2 pending (5 chunks)"
-    )
-    cells = [re.split(r"  +", text) for text in table[1:]]
-    assert cells[0] == ["chunk", "interval", "status", "records", "attempt", "run_id", "note"]
-    assert cells[1] == ["1/5", "2026-01-01 → 2026-01-02", "completed", "1", "1", "2fe712c1ca2c99a0"]
-    assert cells[3] == [
-        "3/5",
-        "2026-01-03 → 2026-01-04",
-        "failed",
-        "1",
-        THIRD_RUN_ID,
-        "RuntimeError: the source broke",
-    ]
-    assert [row[2] for row in cells[4:]] == ["pending", "pending"]
-
-    document = json.loads("\n".join(site.invoke("status", *site.place, "--json").out))
-    [backfill] = document["backfills"]
-    assert (backfill["backfill_id"], backfill["completed"], backfill["records"]) == (BACKFILL_ID, 2, 2)
-    third = document["chunks"][2]
-    assert (third["run_id"], third["status"], third["held"]) == (THIRD_RUN_ID, "failed", False)
-    assert third["chunk_from"] == "2026-01-03T00:00:00+00:00"
-    assert "claim_token" not in third
-
-    other = site.invoke("status", *site.place, "--source", "other").out
-    assert other == ["no runs recorded (source other has none; dataset web_raw has: web_events)"]
-
-
-def test_status_tells_the_kinds_of_absence_apart_and_leaves_them_so(site):
-    reason = {"duckdb": "the database does not exist", "postgres": "dataset web_raw has no ledger"}
-    kind = {"duckdb": "database", "postgres": "ledger"}
-    name = site.target.dialect.name
-    assert site.invoke("status", *site.place).out == [f"no runs recorded ({reason[name]})"]
-    document = json.loads("\n".join(site.invoke("status", *site.place, "--json").out))
-    assert document == {"dataset": "web_raw", "absent": kind[name], "backfills": [], "chunks": []}
-    assert not site.target.exists() or site.rows() == []
-
-
 def test_status_imports_neither_dlt_nor_airflow(site):
     site.quickly("run")
     code = (

@@ -148,9 +148,13 @@ class Postgres(Dialect):
         return [str(name) for (name,) in rows]
 
     def table_columns(self, session: Session, schema: str, table: str) -> list[str]:
+        # information_schema hides what a role may not read, which is not the same as what is not there.
         rows = session.execute(
-            "SELECT column_name FROM information_schema.columns"
-            " WHERE table_schema = :schema AND table_name = :table ORDER BY ordinal_position",
+            "SELECT attname FROM pg_catalog.pg_attribute"
+            " JOIN pg_catalog.pg_class ON pg_class.oid = attrelid"
+            " JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace"
+            " WHERE nspname = :schema AND relname = :table AND attnum > 0 AND NOT attisdropped"
+            " ORDER BY attnum",
             {"schema": schema, "table": table},
         )
         return [str(name) for (name,) in rows]

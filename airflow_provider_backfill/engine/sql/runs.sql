@@ -43,3 +43,9 @@ UPDATE {runs} SET
     records_loaded = :records_loaded, error_summary = :error_summary
 WHERE run_id = :run_id AND source_section = :source_section AND backfill_id = :backfill_id AND status = 'running'
   AND started_at = :started_at
+
+-- name: read
+-- Attempts at chunks. A run of another tool that is none has no backfill.
+SELECT backfill_id, run_id, status, started_at, completed_at, records_extracted, records_loaded, error_summary,
+    dlt_run_id
+FROM {runs} WHERE backfill_id IS NOT NULL ORDER BY started_at, run_id
