@@ -1,4 +1,4 @@
-# Two virtual environments are made on demand: .venv (Airflow 3.3) and .venv-airflow2 (Airflow 2.11).
+# Virtual environments are made on demand: .venv (Airflow 3.3), .venv-airflow2 (Airflow 2.11), .venv-dlt-ops.
 PYTHON ?= python3
 PYTEST_ARGS ?=
 CHAOS_ARGS ?=
@@ -9,8 +9,10 @@ SYSTEM_WORKERS ?= 2
 
 VENV := .venv
 VENV2 := .venv-airflow2
+VENV_OPS := .venv-dlt-ops
 READY := $(VENV)/.ready
 READY2 := $(VENV2)/.ready
+READY_OPS := $(VENV_OPS)/.ready
 BIN := $(VENV)/bin
 BIN2 := $(VENV2)/bin
 
@@ -21,7 +23,7 @@ export UV_LINK_MODE ?= copy
 export UV_COMPILE_BYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-airflow2 test-chaos chaos bench lint format docs constraints clean
+.PHONY: help demo up test test-airflow2 test-dlt-ops test-chaos chaos bench lint format docs constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +41,9 @@ test: $(READY) ## Run every test on Airflow 3.3 with the newest dlt
 test-airflow2: $(READY2) ## Run what Airflow or dlt may change on the floor: Airflow 2.11 with dlt 1.26
 	$(BIN2)/python -m pytest tests/unit tests/integration -m 'not newest' -n $(WORKERS) $(PYTEST_ARGS)
 	$(BIN2)/python -m pytest tests/system -m airflow2 -n $(SYSTEM_WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+test-dlt-ops: $(READY) $(READY_OPS) ## Share a ledger with the command of dlt-ops 0.1.0
+	BESIDE_DLT_OPS=$(abspath $(VENV_OPS)/bin/dlt-ops) $(BIN)/python -m pytest tests/beside -n 2 $(PYTEST_ARGS)
 
 test-chaos: $(READY) ## Inject 20 faults on each database, and see that broken products are found out
 	$(BIN)/python -m pytest tests/chaos $(PYTEST_ARGS)
@@ -65,9 +70,11 @@ docs: $(READY) ## Build the documentation into docs/_build/html
 constraints: $(READY) ## Resolve constraints/*.txt anew from constraints/*.in and pyproject.toml
 	$(call resolve,3.3)
 	$(call resolve,2.11)
+	$(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 \
+		--constraint constraints/airflow-3.3.txt constraints/dlt-ops.in --output-file constraints/dlt-ops.txt
 
 clean: ## Remove the virtual environments and everything generated
-	rm -rf $(VENV) $(VENV2) build dist docs/_build .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV2) $(VENV_OPS) build dist docs/_build .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints/airflow-3.3.txt
@@ -77,6 +84,12 @@ $(READY): pyproject.toml constraints/airflow-3.3.txt
 $(READY2): pyproject.toml constraints/airflow-2.11.txt
 	$(call check_python,$(VENV2),3.11,3.13)
 	$(call install,$(VENV2),constraints/airflow-2.11.txt,test)
+
+# Nothing in here is imported by tests, which run its command.
+$(READY_OPS): constraints/dlt-ops.txt | $(READY)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV_OPS)
+	$(BIN)/uv pip install --quiet --python $(VENV_OPS)/bin/python --no-deps --requirement constraints/dlt-ops.txt
+	@touch $@
 
 # $(1) environment, $(2) first Python that works, $(3) first that does not
 define check_python

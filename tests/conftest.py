@@ -11,7 +11,7 @@ from tests.support import environment as environment
 from tests.support.postgres import Postgres, fresh_database
 
 _TESTS = Path(__file__).parent
-_KINDS = ("unit", "integration", "system", "chaos")
+_KINDS = ("unit", "integration", "system", "chaos", "beside")
 #: What no version of Airflow or dlt changes, so that one run of it is enough; and races, which take long.
 _NEWEST = frozenset(
     f"test_{name}"

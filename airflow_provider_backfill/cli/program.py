@@ -15,6 +15,7 @@ from airflow_provider_backfill.cli.control import cancel, pause, resume
 from airflow_provider_backfill.cli.explain import explain
 from airflow_provider_backfill.cli.gaps import gaps
 from airflow_provider_backfill.cli.mark import mark
+from airflow_provider_backfill.cli.mend import mend
 from airflow_provider_backfill.cli.options import DEBUG, hidden
 from airflow_provider_backfill.cli.plan import plan
 from airflow_provider_backfill.cli.promote import promote
@@ -133,5 +134,6 @@ main.add_command(cancel)
 main.add_command(restate)
 main.add_command(mark)
 main.add_command(release)
+main.add_command(mend)
 main.add_command(validate)
 main.add_command(explain)

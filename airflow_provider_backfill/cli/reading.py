@@ -147,12 +147,12 @@ def counts(rows: Sequence[ChunkRow]) -> dict[str, int]:
     }
 
 
-def stand_twice(rows: Sequence[ChunkRow]) -> list[ChunkRow]:
-    """The chunks of a backfill that the ledger has more than once; of each the first row."""
+def stand_twice(rows: Sequence[ChunkRow]) -> list[list[ChunkRow]]:
+    """The rows of each chunk of a backfill that the ledger has more than once."""
     seen: dict[str, list[ChunkRow]] = {}
     for row in rows:
         seen.setdefault(row.chunk_id, []).append(row)
-    return [same[0] for same in seen.values() if len(same) > 1]
+    return [same for same in seen.values() if len(same) > 1]
 
 
 def control_document(control: Control | None) -> dict[str, Any] | None:

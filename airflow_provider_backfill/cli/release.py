@@ -15,11 +15,14 @@ from airflow_provider_backfill.cli.options import YES, common_options, target_op
 from airflow_provider_backfill.cli.output import print_table
 from airflow_provider_backfill.cli.reading import Reading, absence, backfills, heading, read
 from airflow_provider_backfill.cli.request import Place, misuse
-from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.observers import recorded
 from airflow_provider_backfill.engine.plan import interval_label
 from airflow_provider_backfill.engine.records import HELD, ChunkRow, ChunkStatus
+from airflow_provider_backfill.engine.runs import Runs
 from airflow_provider_backfill.engine.settings import Settings
+from airflow_provider_backfill.engine.statements import RUNS_TABLE
 from airflow_provider_backfill.exceptions import ChunkMissingError
 
 _COLUMNS = ("chunk", "interval", "holder", "task", "claimed", "lease")
@@ -180,6 +183,7 @@ def _release(target: Target, reading: Reading, held: Sequence[ChunkRow], sources
         for row in held:
             if ledger.release(row, reason):
                 click.echo(f"released {_name(reading, row)}, held by {_holder(row)}")
+                _note_in_runs(session, target, row, reason)
             else:
                 failures += 1
                 current = _read_again(ledger, row)
@@ -188,6 +192,12 @@ def _release(target: Target, reading: Reading, held: Sequence[ChunkRow], sources
             for text in _dropped(drop_leftovers(session, target, source, settings.work_root)):
                 click.echo(text)
     return failures
+
+
+def _note_in_runs(session: Session, target: Target, row: ChunkRow, reason: str) -> None:
+    """Another tool's attempt would be recorded as running for good."""
+    what = f"chunk {row.number}: the release is not recorded in {RUNS_TABLE}"
+    recorded(lambda: Runs(session, target).interrupt(row, reason), target, what)
 
 
 def _dropped(leftovers: Sequence[str]) -> Iterator[str]:

@@ -92,7 +92,7 @@ def _show(reading: Reading, backfill_id: str, total: int, rows: Sequence[ChunkRo
         click.echo(str(reading.controls[backfill_id]))
     twice = stand_twice(rows)
     if twice:
-        named = ", ".join(f"{row.number}/{total}" for row in twice)
+        named = ", ".join(f"{same[0].number}/{total}" for same in twice)
         click.echo(f"more than one row has chunk {named}: mend it with chunked-backfill mend")
     print_table(_COLUMNS, [_cells(row, total, reading) for row in rows])
     measured = pace_of(rows)
@@ -187,7 +187,7 @@ def _json(dataset: str, reading: Reading) -> str:
             **counts(rows),
             "records": sum(row.records_loaded or 0 for row in rows if row.status is ChunkStatus.COMPLETED),
             "control": control_document(reading.controls.get(backfill_id)),
-            "stand_twice": [row.chunk_id for row in stand_twice(rows)],
+            "stand_twice": [same[0].chunk_id for same in stand_twice(rows)],
             "pace": _pace_document(pace_of(rows)),
         }
         for (backfill_id, total), rows in backfills(reading.rows)

@@ -22,7 +22,6 @@ from airflow_provider_backfill.exceptions import (
     ChunkHeldError,
     ChunkMissingError,
     ClaimLostError,
-    DuplicateChunksError,
     RestateError,
 )
 
@@ -70,13 +69,18 @@ class Ledger(LedgerReader):
             for column in missing:
                 self._run("add_column", column=column, type=OWN_COLUMNS[column])
             if missing:
-                twice = self._run("duplicate_chunks")
-                if twice:
-                    raise DuplicateChunksError(*map(str, twice[0]))
+                self.check_unique()
                 self._run("create_unique_index", index=self._target.dialect.quote(f"{LEDGER_TABLE}_chunk"))
             # Claims read the controls, whoever prepared the ledger.
             for tables in (BackfillControls(self._session, self._target), *beside):
                 tables.create()
+
+    def drop_duplicates(self) -> int:
+        """Leave one row of each chunk, and see to it that it stays so; returns how many rows were dropped."""
+        with self._locked("ledger"):
+            dropped = self._run("drop_duplicates", row_id=self._target.dialect.row_id[0])
+        self.prepare()
+        return len(dropped)
 
     def seed(self, plan: BackfillPlan) -> None:
         """Insert the plan's rows as ``pending``, in one statement; rows that stand already are left alone."""

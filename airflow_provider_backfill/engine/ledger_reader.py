@@ -21,7 +21,12 @@ from airflow_provider_backfill.engine.records import (
 )
 from airflow_provider_backfill.engine.statements import Statements
 from airflow_provider_backfill.engine.window import ChunkSize, Window
-from airflow_provider_backfill.exceptions import ChunkMissingError, OverlapError, PlanConflictError
+from airflow_provider_backfill.exceptions import (
+    ChunkMissingError,
+    DuplicateChunksError,
+    OverlapError,
+    PlanConflictError,
+)
 
 #: What the statement ``stored_inputs`` reads, in its order.
 _INPUTS = ("source_section", "resource_name", "backfill_from", "backfill_to", "chunk_size")
@@ -107,14 +112,26 @@ class LedgerReader(Statements):
             for chunk_id, start, end, size, records in rows
         }
 
+    def check_unique(self) -> None:
+        """Refuse a table that has a chunk twice.
+
+        Raises:
+            DuplicateChunksError: It has.
+        """
+        for backfill_id, chunk_id in self._run("duplicates"):
+            raise DuplicateChunksError(str(backfill_id), str(chunk_id))
+
     def check(self, plan: BackfillPlan) -> None:
         """Refuse a plan that the ledger contradicts; reads only.
 
         Raises:
             PlanConflictError: The stored rows of this backfill were made from different inputs.
+            DuplicateChunksError: The table, made by another tool, has a chunk twice.
         """
         if not self.exists():
             return
+        if not self._has(LEDGER_TABLE, "covered_by"):
+            self.check_unique()
         wanted = plan_inputs(plan)
         for row in self._run("stored_inputs", {"backfill_id": plan.backfill_id}):
             stored = zip(_INPUTS, row, strict=True)

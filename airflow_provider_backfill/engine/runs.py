@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.observers import Observer, recorded
-from airflow_provider_backfill.engine.records import Claim
+from airflow_provider_backfill.engine.records import ChunkRow, Claim
 from airflow_provider_backfill.engine.statements import RUNS_TABLE
 
 
@@ -69,9 +69,17 @@ class Runs(Observer):
         with self._brief():
             self._prepare()
             if not first:
-                self._run("interrupted", values)
+                reason = "it was interrupted, and another attempt took over"
+                self._run("interrupted", {**values, "reason": reason})
             [(started_at,)] = self._run("begin", values)
             return started_at  # type: ignore[no-any-return]
+
+    def interrupt(self, row: ChunkRow, reason: str) -> None:
+        """Note that whoever ran a chunk was stopped, for a ``reason`` of one line."""
+        with self._brief():
+            if self._has(RUNS_TABLE):
+                keys = {name: getattr(row, name) for name in ("run_id", "source_section", "backfill_id")}
+                self._run("interrupted", {**keys, "reason": reason})
 
     def end(self, **values: Any) -> None:
         """Note how an attempt ended."""

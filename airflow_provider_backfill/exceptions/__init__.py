@@ -28,6 +28,7 @@
     │   │   └── ConnectionTypeError         the Airflow connection has a type that is not known
     │   ├── PreflightError                  findings about the source and its target
     │   ├── PlanConflictError               the stored plan has other inputs
+    │   ├── DuplicateChunksError            the ledger has a chunk twice
     │   ├── OverlapError                    another backfill has done part of the window
     │   ├── RestateError                    rows to be replaced cannot be told from others
     │   ├── PromoteError                    what another dataset has cannot be moved
@@ -40,8 +41,7 @@
     │   ├── BackfillCancelledError          somebody has cancelled it
     │   ├── LedgerBusyError                 the ledger's database stayed locked
     │   ├── LedgerUnreachableError          the ledger's database does not let us in
-    │   ├── ChunkMissingError               the ledger has no such row
-    │   └── DuplicateChunksError            the ledger has a row twice
+    │   └── ChunkMissingError               the ledger has no such row
     └── AttemptError                        one attempt failed; another may succeed
         ├── EmptyChunkError                 the source had no row, and on_empty is "fail"
         └── AssertionFailedError            the rows do not pass an assertion
@@ -62,7 +62,6 @@ from airflow_provider_backfill.exceptions.attempts import (
     ChunkHeldError,
     ChunkMissingError,
     ClaimLostError,
-    DuplicateChunksError,
     EmptyChunkError,
     LedgerBusyError,
     LedgerError,
@@ -76,6 +75,7 @@ from airflow_provider_backfill.exceptions.refusals import (
     ConnectionTypeError,
     DestinationUnsupportedError,
     DialectError,
+    DuplicateChunksError,
     Finding,
     GateError,
     HandoverError,

@@ -127,21 +127,6 @@ class LedgerUnreachableError(LedgerError):
 
 
 @dataclass(eq=False, repr=False)
-class DuplicateChunksError(LedgerError):
-    """The ledger, made by another tool, has a chunk more than once."""
-
-    backfill_id: str
-    chunk_id: str
-
-    def _message(self) -> str:
-        return (
-            f"the ledger has chunk {self.chunk_id} of backfill {self.backfill_id} more than once, so no "
-            "claim on it is safe; delete all but one row a chunk from _dlt_backfills, and keep a completed "
-            "one if there is one"
-        )
-
-
-@dataclass(eq=False, repr=False)
 class ChunkMissingError(LedgerError):
     """The ledger has no row for chunk ``chunk_id`` (six digits) of backfill ``backfill_id``."""
 

@@ -197,6 +197,20 @@ class PlanConflictError(RefusedError):
 
 
 @dataclass(eq=False, repr=False)
+class DuplicateChunksError(RefusedError):
+    """The ledger, which another tool has planned in, has chunk ``chunk_id`` (six digits) more than once."""
+
+    backfill_id: str
+    chunk_id: str
+
+    def _message(self) -> str:
+        return (
+            f"the ledger has chunk {self.chunk_id} of backfill {self.backfill_id} more than once, so that it "
+            "could be loaded twice; see such chunks, and leave one row of each, with chunked-backfill mend"
+        )
+
+
+@dataclass(eq=False, repr=False)
 class OverlapError(RefusedError):
     """Another backfill of the ``source`` has completed ``count`` chunks in this window.
 

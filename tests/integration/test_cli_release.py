@@ -12,9 +12,10 @@ import pytest
 
 from airflow_provider_backfill.engine.destinations import Target
 from airflow_provider_backfill.engine.records import Claimant
+from airflow_provider_backfill.engine.runs import Runs
 from airflow_provider_backfill.engine.stage import stage_prefix, working_directory
 from airflow_provider_backfill.exceptions import ClaimLostError
-from tests.support.commands import BACKFILL_ID, Site, answered
+from tests.support.commands import BACKFILL_ID, THIRD_RUN_ID, Site, answered
 from tests.support.ledgers import (
     LONG,
     end_leases,
@@ -113,6 +114,19 @@ def test_all_are_given_back_and_the_window_can_be_run(stuck):
     assert release(stuck, "--all").out == ["nothing is held"]
     completed = release(stuck, *THIRD)
     assert completed.out == [f"chunk 3/5 of backfill {BACKFILL_ID}: nobody holds it, it is completed"]
+
+
+def test_an_attempt_that_was_stopped_is_recorded_as_failed(stuck):
+    keys = {"source_section": "web_events", "backfill_id": BACKFILL_ID, "resource_name": None}
+    place = {"destination": stuck.target.dialect.name, "dataset": "web_raw"}
+    with stuck.target.connect(5) as session:
+        for row in stuck.rows()[1:3]:
+            Runs(session, stuck.target).begin(True, run_id=row.run_id, **keys, **place)
+    release(stuck, "--all", "--yes")
+    with stuck.target.connect(5) as session:
+        found = {run.run_id: (run.status, run.error) for run in Runs(session, stuck.target).read()}
+    assert found[stuck.rows()[1].run_id] == ("running", None)
+    assert found[THIRD_RUN_ID] == ("failed", stuck.rows()[2].error)
 
 
 def test_one_source_or_backfill_alone_is_given_back(stuck):

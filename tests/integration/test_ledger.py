@@ -218,13 +218,39 @@ def test_a_foreign_table_with_a_chunk_twice_is_refused_and_left_alone(target):
     backfill = plan()
     rows = [foreign_row(backfill, chunk, "pending") for chunk in (0, 1, 2, 2, 1)]
     foreign_table(target, rows)
-    with opened(target) as ledger, pytest.raises(DuplicateChunksError) as caught:
-        ledger.prepare()
-    assert (caught.value.backfill_id, caught.value.chunk_id) == (backfill.backfill_id, "000001")
+    for step in (lambda ledger: ledger.prepare(), lambda ledger: ledger.check(backfill)):
+        with opened(target) as ledger, pytest.raises(DuplicateChunksError) as caught:
+            step(ledger)
+        assert (caught.value.backfill_id, caught.value.chunk_id) == (backfill.backfill_id, "000001")
     assert [name for name, _, _ in columns(target)] == [name for name, _, _ in SHARED]
-    sql(target, "DELETE FROM {ledger} WHERE chunk_id > '000000'")
-    seeded(target, backfill)
     assert len(everything(target)) == 5
+
+
+def test_of_a_chunk_that_stands_twice_the_row_stays_that_is_furthest(target):
+    backfill = plan()
+    early, late = backfill.window.interval.instants
+    foreign_table(
+        target,
+        [
+            foreign_row(backfill, 0, "pending"),
+            foreign_row(backfill, 0, "completed", claimed_by="b", completed_at=late),
+            foreign_row(backfill, 0, "completed", claimed_by="a", completed_at=early),
+            foreign_row(backfill, 1, "failed"),
+            foreign_row(backfill, 1, "running"),
+            foreign_row(backfill, 2, "pending"),
+            foreign_row(backfill, 3, "pending"),
+            foreign_row(backfill, 3, "pending"),
+            foreign_row(backfill, 4, "pending"),
+            foreign_row(backfill, 4, "claimed"),
+        ],
+    )
+    with opened(target) as ledger:
+        assert ledger.drop_duplicates() == 5
+        rows = ledger.chunks(backfill.backfill_id)
+        assert [str(row.status) for row in rows] == ["completed", "running", "pending", "pending", "claimed"]
+        assert rows[0].claimed_by == "a"
+        assert ledger.drop_duplicates() == 0
+    refuses_a_chunk_twice(target)
 
 
 # --- seeding

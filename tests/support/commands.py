@@ -186,7 +186,7 @@ def untouched() -> Iterator[None]:
             logger.level, logger.handlers, logger.propagate = before
             sys.path[:] = path
             for name in set(sys.modules) - modules:
-                if name.partition(".")[0] in {"sources", "refusals"}:
+                if name.partition(".")[0] in {"sources", "refusals", "web"}:
                     del sys.modules[name]
 
 

@@ -17,7 +17,7 @@ from tests.support.pages import CODE, DOCS, PACKAGE, code, prose, section, table
 CHOOSING = {"strategy", "since", "lookback", "grain", "yes"}
 
 
-@pytest.mark.parametrize("name", ["run", "validate", "explain", "status", "release"])
+@pytest.mark.parametrize("name", ["run", "validate", "explain", "status", "release", "mend"])
 def test_options_are_those_of_the_command(name):
     rows = table(section(DOCS / "reference" / "command.md", f"## {name}"), "option")
     documented = {re.split(r"[ =]", spelling)[0] for option, *_ in rows for spelling in CODE.findall(option)}

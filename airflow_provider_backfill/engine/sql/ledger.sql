@@ -30,11 +30,25 @@ ALTER TABLE {ledger} ADD COLUMN IF NOT EXISTS {column} {type}
 -- name: create_unique_index
 CREATE UNIQUE INDEX IF NOT EXISTS {index} ON {ledger} (backfill_id, chunk_id)
 
--- name: duplicate_chunks
--- Rows that stand twice keep the unique index from being made.
+-- name: duplicates
+-- Chunks that stand more than once in a table without a key, which keep the unique index from being made.
 SELECT backfill_id, chunk_id FROM {ledger}
 GROUP BY backfill_id, chunk_id HAVING count(*) > 1
 ORDER BY backfill_id, chunk_id LIMIT 1
+
+-- name: drop_duplicates
+-- Of each chunk one row stays: a completed one if there is one, else the one that somebody is furthest with.
+DELETE FROM {ledger} WHERE {row_id} IN (
+    SELECT row_id FROM (
+        SELECT {row_id} AS row_id, row_number() OVER (
+            PARTITION BY backfill_id, chunk_id
+            ORDER BY status = 'completed' DESC, status = 'running' DESC, status = 'claimed' DESC,
+                status = 'failed' DESC, completed_at, {row_id}
+        ) AS place
+        FROM {ledger}
+    ) AS ranked WHERE place > 1
+)
+RETURNING chunk_id
 
 -- name: stored_inputs
 -- What the rows of a backfill say it was asked for.

@@ -32,9 +32,8 @@ VALUES (
 RETURNING started_at
 
 -- name: interrupted
--- An attempt before this one that was killed, or lost its claim, never said how it ended.
-UPDATE {runs} SET
-    status = 'failed', completed_at = {now}, error_summary = 'it was interrupted, and another attempt took over'
+-- An attempt that was killed, or lost its claim, never says how it ended.
+UPDATE {runs} SET status = 'failed', completed_at = {now}, error_summary = :reason
 WHERE run_id = :run_id AND source_section = :source_section AND backfill_id = :backfill_id AND status = 'running'
 
 -- name: end
