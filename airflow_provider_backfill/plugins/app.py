@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from airflow.api_fastapi.app import get_auth_manager
 from fastapi import FastAPI, HTTPException, Request, Response
-from fastapi.exception_handlers import http_exception_handler
+from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
+from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -17,7 +19,7 @@ from airflow_provider_backfill.exceptions import (
     LedgerUnreachableError,
     RefusedError,
 )
-from airflow_provider_backfill.plugins import api
+from airflow_provider_backfill.plugins import api, pages
 from airflow_provider_backfill.plugins.looks import Looks
 from airflow_provider_backfill.plugins.rights import TOKEN_HEADER, ReadingRoute, log_in
 
@@ -50,7 +52,7 @@ def create_app() -> FastAPI:
         openapi_url=None,
     )
     app.state.looks = Looks()
-    for router in (api.read, api.act, api.start):
+    for router in (api.read, api.act, api.start, pages.router):
         app.include_router(router)
     app.router.add_api_route(
         "/openapi.json",
@@ -61,6 +63,7 @@ def create_app() -> FastAPI:
     )
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(BackfillError, _failed)
+    app.add_exception_handler(RequestValidationError, _invalid)
     app.middleware("http")(_with_headers)
     return app
 
@@ -94,7 +97,10 @@ async def _refused(request: Request, error: Exception) -> Response:
             await log_in(request)
         except HTTPException as stranger:
             error = stranger
-    return await http_exception_handler(request, error)
+    if not _for_people(request):
+        return await http_exception_handler(request, error)
+    login = get_auth_manager().get_url_login() if error.status_code == 401 else None
+    return pages.error_page(request, error.status_code, str(error.detail), login)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -103,4 +109,20 @@ async def _failed(request: Request, error: Exception) -> Response:
         status = 503
     elif isinstance(error, RefusedError):
         status = 400
-    return await http_exception_handler(request, HTTPException(status, str(error)))
+    return await _refused(request, HTTPException(status, str(error)))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    if not _for_people(request):
+        return await request_validation_exception_handler(request, error)
+    first = error.errors()[0]
+    return pages.error_page(request, 422, f"{first['loc'][-1]}: {first['msg']}", None)
+
+
+def _for_people(request: Request) -> bool:
+    """A browser shows the answer, not a script."""
+    accepts = request.headers.get("accept", "")
+    return "text/html" in accepts and "/api/" not in request.url.path.removeprefix(
+        str(request.scope.get("root_path", ""))
+    )

@@ -73,6 +73,7 @@ class BackfillDocument(Document):
     resources: list[str] = Field(description="The resources that were selected; empty for all.")
     start: BoundDocument
     end: BoundDocument
+    label: str = Field(description="The window for people, in its time zone.")
     chunk_size: str
     timezone: str
     state: BackfillState

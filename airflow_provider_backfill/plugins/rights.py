@@ -64,8 +64,17 @@ def _check_site(request: Request, user: Any) -> None:
 
 def may_read(request: Request, dag_id: str) -> bool:
     """Whether whoever made the request may look at another DAG."""
+    return _granted(request, requires_access_dag("GET", param_dag_id=dag_id))
+
+
+def may_edit(request: Request, dag_id: str) -> bool:
+    """Whether they may change what is backfilled, for what the page offers."""
+    return _granted(request, requires_access_dag("PUT", param_dag_id=dag_id))
+
+
+def _granted(request: Request, ask: Callable[[Request, Any], None]) -> bool:
     try:
-        requires_access_dag("GET", param_dag_id=dag_id)(request, user_of(request))
+        ask(request, user_of(request))
     except HTTPException:
         return False
     return True

@@ -106,6 +106,7 @@ def backfill_document(
         resources=list(summary.resources),
         start=plain_bound(summary.window.start),
         end=plain_bound(summary.window.end),
+        label=interval_label(summary.window, summary.timezone),
         chunk_size=summary.chunk_size.partition("@")[0],
         timezone=summary.timezone,
         state=summary.state,

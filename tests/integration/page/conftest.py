@@ -45,10 +45,16 @@ class Site:
         """A client with a user's bearer token; None: without."""
         from fastapi.testclient import TestClient
 
-        client = TestClient(self.app, raise_server_exceptions=False)
+        client = TestClient(self.app)
         if user:
             client.headers["authorization"] = f"Bearer {self.tokens[user]}"
         return client
+
+    def forget(self) -> None:
+        """Look anew: the same look answers for a second."""
+        from airflow_provider_backfill.plugins.looks import Looks
+
+        self.plugin.state.looks = Looks()
 
     def browser(self, user: str = "editor") -> Any:
         """A client with a user's session cookie."""
@@ -111,9 +117,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 @pytest.fixture
 def site(airflow_site: Site, warehouse: Target) -> Site:
     """Nothing is known of an earlier test's ledgers."""
-    from airflow_provider_backfill.plugins.looks import Looks
-
-    airflow_site.plugin.state.looks = Looks()
+    airflow_site.forget()
     return airflow_site
 
 
