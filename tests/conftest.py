@@ -16,7 +16,16 @@ _KINDS = ("unit", "integration", "system", "chaos", "beside")
 _NEWEST = frozenset(
     f"test_{name}"
     for name in (
-        *("bounds", "coverage", "dialects", "dialects_installed", "docs", "docs_reference", "estimates"),
+        *(
+            "bounds",
+            "coverage",
+            "dialects",
+            "dialects_installed",
+            "docs",
+            "docs_contract",
+            "docs_reference",
+            "estimates",
+        ),
         *("exceptions", "fields", "grains"),
         *("intervals", "plan", "queries", "records", "report", "settings", "strategies"),
         *("strategies_properties", "turns", "window"),

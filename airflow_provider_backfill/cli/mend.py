@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from airflow_provider_backfill.cli.asking import confirm
-from airflow_provider_backfill.cli.options import common_options, target_options
+from airflow_provider_backfill.cli.options import YES, common_options, target_options
 from airflow_provider_backfill.cli.output import print_table
 from airflow_provider_backfill.cli.reading import absence, backfills, heading, read, stand_twice
 from airflow_provider_backfill.cli.request import Place, misuse
@@ -21,7 +21,7 @@ _COLUMNS = ("chunk", "interval", "rows")
 
 @click.command(short_help="Leave one row a chunk in the ledger of another tool.")
 @target_options
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.  [default: off]")
+@YES
 @common_options
 def mend(*, yes: bool, **options: str | None) -> int:
     """Leave one row a chunk in a ledger that another tool has planned in twice at once, and give it a key.

@@ -317,6 +317,23 @@ def test_rows_whose_load_is_not_known_are_not_restated(world: World) -> None:
         Ledger(session, world.target).restate(plan.backfill_id, "000001")
 
 
+def test_rows_that_a_table_does_not_take_fail_the_attempt_as_a_whole(world: World) -> None:
+    backfill, plan = world.seeded(source_of([{**row, "word": "same"} for row in events()]))
+    world.run(backfill, plan, 1)
+    world.query("CREATE UNIQUE INDEX one_word ON @events (word)")
+    with pytest.raises(AttemptError, match=r"(?i)duplicate key"):
+        world.run(backfill, plan, 2)
+    row = world.row(plan, 2)
+    assert (row.status, row.lease_left) == ("failed", None)
+    assert "uplicate key" in str(row.error)
+    assert world.query(IDS) == [(1, 10)]
+    assert world.query("SELECT count(*) FROM @_dlt_loads") == [(1,)]
+    assert world.query("SELECT count(*) FROM @events__items") == [(2,)]
+    world.query("DROP INDEX @one_word")
+    world.run(backfill, plan, 2)
+    assert world.query(IDS) == [(1, 10), (2, 20)]
+
+
 def test_an_attempt_without_its_ledger_row_publishes_nothing(world: World) -> None:
     """A write to the ledger is no formality: here the table goes while the source is read."""
 
