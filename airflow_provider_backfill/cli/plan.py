@@ -73,12 +73,9 @@ class _Found:
     def of(cls, request: Request) -> _Found:
         choice = request.choice()
         chosen = choice.make()
-        plans = [each.plan() for each in chosen.windows]
+        surveys = [each.look(request.concurrency) for each in chosen.windows]
         chosen.check()
         request.check_handover(chosen)
-        surveys = [
-            each.survey(plan, request.concurrency) for each, plan in zip(chosen.windows, plans, strict=True)
-        ]
         return cls(
             choice=choice,
             chosen=chosen,
@@ -146,11 +143,12 @@ def _document(
         "timezone": window.timezone,
         "chunk": str(plan.size),
         "chunks": len(plan.chunks),
-        "first": _interval(plan.chunks[0].interval),
-        "last": _interval(plan.chunks[-1].interval),
+        "first": {**_interval(plan.chunks[0].interval), "label": plan.label(plan.chunks[0].interval)},
+        "last": {**_interval(plan.chunks[-1].interval), "label": plan.label(plan.chunks[-1].interval)},
         "recorded": found.rows is not None,
         **standing(found),
         "missing": [_interval(gap) for gap in found.gaps],
+        "missing_before": [_interval(gap) for gap in found.before],
         "estimate": _estimate(found.estimate, settings),
         "max_chunks": settings.max_chunks,
         "above_max_chunks": len(plan.chunks) > settings.max_chunks,
@@ -170,6 +168,8 @@ def _estimate(found: Estimate, settings: Settings) -> dict[str, Any]:
         "history": found.history,
         "seconds": found.seconds and asdict(found.seconds),
         "rows": found.rows and asdict(found.rows),
+        "chunk_seconds": found.chunk_seconds and asdict(found.chunk_seconds),
+        "chunk_rows": found.chunk_rows and asdict(found.chunk_rows),
         "max_estimated_hours": settings.max_estimated_hours,
         "above": too_long(found, settings) is not None,
     }

@@ -162,6 +162,8 @@ def _cells(row: ChunkRow, total: int, reading: Reading) -> tuple[str, ...]:
 def _note(row: ChunkRow, marked: Marked | None) -> str:
     if marked is not None and marked.holds(row):
         return str(marked)
+    if row.covered_by:
+        return f"covered by {row.covered_by}"
     holder = row.claimed_by or "an unknown worker"
     if row.lapsed:
         return f"{holder} let its lease run out"

@@ -53,7 +53,7 @@ def cut(
     )
     for name, bound in (("start", window.start), ("end", window.end)):
         stored_bound(bound, name)
-    return plan
+    return replace(plan, selected=tuple(sorted(source.selected_resources)))
 
 
 def first_fields(
@@ -106,12 +106,21 @@ class Backfill:
         Raises:
             RefusedError: The source, the window or the ledger rule this backfill out.
         """
+        return self.look().plan
+
+    def look(self, concurrency: int = 1) -> Survey:
+        """As `plan`, with how the plan stands.
+
+        Args:
+            concurrency: How many chunks are to run at once, for the estimate; default 1.
+
+        Raises:
+            RefusedError: As `plan`.
+        """
         source = self.source.load(first_fields(self.source, self.window, self.chunk, self.settings))
         plan = cut(self.source, source, self.window, self.chunk, self.settings)
-        self._look_at(source, plan)
-        plan = replace(plan, selected=tuple(sorted(source.selected_resources)))
-        self.survey(plan)
-        return plan
+        self._examine(source, plan)
+        return self.survey(plan, concurrency)
 
     def cut(self) -> BackfillPlan:
         """Cut the window; whether the source can be backfilled is not looked at.
@@ -122,7 +131,7 @@ class Backfill:
         source = self.source.load(first_fields(self.source, self.window, self.chunk, self.settings))
         return cut(self.source, source, self.window, self.chunk, self.settings)
 
-    def _look_at(self, source: DltSource, plan: BackfillPlan) -> None:
+    def _examine(self, source: DltSource, plan: BackfillPlan) -> None:
         """Refuse a source that cannot be bounded, with all that is wrong with it at once."""
         from airflow_provider_backfill.engine.preflight import examine, refuse
 

@@ -21,6 +21,7 @@ from airflow_provider_backfill.engine.marks import ChunkMarks
 from airflow_provider_backfill.engine.overlaps import Overlap
 from airflow_provider_backfill.engine.plan import BackfillPlan, backfill_id, source_key, timezone_of
 from airflow_provider_backfill.engine.records import ChunkStatus, SourceChunk
+from airflow_provider_backfill.engine.selections import Reach, Selection
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.engine.strategies import Asked, Known, Strategy, behind, select
@@ -210,8 +211,10 @@ class Choice:
         with _reading(self.target, self.settings) as reader:
             now = self._now(reader)
             rows = reader.source_chunks(name, self.source.resources) if reader and reader.exists() else []
+            mine = self._selection(source.selected_resources)
+            rows = [row for row in rows if row.selection.reach(mine) is not Reach.NONE]
             asked = self._asked(now)
-            known = self._known(rows, now, starts)
+            known = self._known(rows, mine, now, starts)
             selection = select(asked, known)
             key = source_key(name, self.source.resources)
             recorded = {row.backfill_id for row in rows}
@@ -274,10 +277,9 @@ class Choice:
         # Not finer than what a cursor can say.
         return clock.astimezone(UTC).replace(microsecond=0)
 
-    def _known(self, rows: Sequence[SourceChunk], now: Bound, starts: Bound | None) -> Known:
-        mine = set(self.source.resources)
+    def _known(self, rows: Sequence[SourceChunk], mine: Selection, now: Bound, starts: Bound | None) -> Known:
         # One that loaded only some of the resources has loaded nothing for them all.
-        whole = [row for row in rows if not row.resources or (mine and mine <= set(row.resources))]
+        whole = [row for row in rows if row.selection.reach(mine) is Reach.ALL]
         return Known(
             now=now,
             initial_value=starts,
@@ -306,7 +308,10 @@ class Choice:
         ]
 
     def _is_mine(self, row: SourceChunk) -> bool:
-        return set(row.resources) == set(self.source.resources)
+        return row.selection.named == set(self.source.resources)
+
+    def _selection(self, present: Iterable[str]) -> Selection:
+        return Selection(named=frozenset(self.source.resources), present=frozenset(present))
 
     def _has_my_size(self, row: SourceChunk) -> bool:
         size = row.chunk_size.partition("@")[0]

@@ -47,9 +47,14 @@ class PlanInputs(Statements):
                     backfill_id, {"resources": (",".join(sorted(planned)), ",".join(sorted(given)))}
                 )
             if given - planned:
-                log.warning(
-                    "backfill %s was planned before the source had %s: chunks that were completed then have "
-                    "none of it; backfill it under a source_name of its own",
-                    backfill_id,
-                    ", ".join(sorted(given - planned)),
-                )
+                warn_of_new_resources(backfill_id, given - planned)
+
+
+def warn_of_new_resources(backfill_id: str, names: Collection[str]) -> None:
+    """Warn that completed chunks of a backfill have none of resources that the source has got since."""
+    log.warning(
+        "backfill %s was planned before the source had %s: chunks that were completed then have "
+        "none of it; backfill it under a source_name of its own",
+        backfill_id,
+        ", ".join(sorted(names)),
+    )

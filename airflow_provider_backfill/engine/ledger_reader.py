@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 from airflow_provider_backfill.engine.coverage import ChunkCoverage, Completed, classify
 from airflow_provider_backfill.engine.destinations.base import LEDGER_TABLE
 from airflow_provider_backfill.engine.estimates import Measured
-from airflow_provider_backfill.engine.intervals import Interval, missing, stored_bound
+from airflow_provider_backfill.engine.inputs import warn_of_new_resources
+from airflow_provider_backfill.engine.intervals import SMALLEST_NUMBER, Interval, missing, stored_bound
 from airflow_provider_backfill.engine.plan import BackfillPlan, Chunk, source_key
 from airflow_provider_backfill.engine.records import (
     ChunkRow,
@@ -19,7 +20,8 @@ from airflow_provider_backfill.engine.records import (
     SourceChunk,
     restored_interval,
 )
-from airflow_provider_backfill.engine.statements import Statements
+from airflow_provider_backfill.engine.selections import Reach, Selection, listed
+from airflow_provider_backfill.engine.statements import INPUTS_TABLE, Statements
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 from airflow_provider_backfill.exceptions import (
     ChunkMissingError,
@@ -144,12 +146,19 @@ class LedgerReader(Statements):
 
         Raises:
             OverlapError: One that loaded only some of the plan's resources has completed chunks in it.
+            PlanConflictError: One that loaded none of them has.
         """
         others = self._completed_elsewhere(plan)
-        for other, whole in others:
-            if not whole:
+        for other, theirs, mine in others:
+            reach = theirs.reach(mine)
+            if reach is Reach.SOME:
                 raise OverlapError(plan.source, other.backfill_id, plan.label(other.interval), 1)
-        return classify(plan, [other for other, _ in others])
+            if reach is Reach.NONE:
+                # Both have one name, so that claims on one keep the other from running.
+                resources = (listed(theirs.known), listed(mine.known))
+                raise PlanConflictError(other.backfill_id, {"resources": resources})
+        _warn_of_new(others)
+        return classify(plan, [other for other, *_ in others])
 
     def missing(self, plan: BackfillPlan) -> tuple[Interval, ...]:
         """What of a plan's window no backfill of its source has loaded, not even this one.
@@ -157,17 +166,38 @@ class LedgerReader(Statements):
         A backfill that loaded only some of the plan's resources has loaded nothing for it.
         """
         others = self._completed_elsewhere(replace(plan, backfill_id=""))
-        return missing(plan.window.interval, [other.interval for other, whole in others if whole])
+        whole = [each for each in others if each[1].reach(each[2]) is Reach.ALL]
+        _warn_of_new(whole)
+        return missing(plan.window.interval, [other.interval for other, *_ in whole])
 
-    def _completed_elsewhere(self, plan: BackfillPlan) -> list[tuple[Completed, bool]]:
-        """Completed chunks of other backfills in the window, and whether they have all its resources."""
+    def missing_before(self, plan: BackfillPlan) -> tuple[Interval, ...]:
+        """What is missing likewise between the first chunk that any backfill has loaded and the window."""
+        start = plan.window.start
+        bounds = {"backfill_from": stored_bound(SMALLEST_NUMBER), "backfill_to": stored_bound(start)}
+        found = [
+            other.interval
+            for other, theirs, mine in self._completed_elsewhere(replace(plan, backfill_id=""), **bounds)
+            if theirs.reach(mine) is Reach.ALL and other.interval.whole == plan.window.interval.whole
+        ]
+        return missing(Interval(found[0].start, start), found) if found else ()
+
+    def _completed_elsewhere(
+        self, plan: BackfillPlan, **bounds: datetime
+    ) -> list[tuple[Completed, Selection, Selection]]:
+        """Completed chunks of other backfills in the window, with their resources and the plan's.
+
+        Args:
+            plan: The plan.
+            bounds: Others than those of its window.
+        """
         found = []
-        mine = set(plan.resources)
-        for backfill_id, chunk_id, start, end, size, resources, _ in self._foreign(plan):
+        for backfill_id, chunk_id, start, end, size, named, present, mine, _ in self._foreign(plan, **bounds):
             interval = restored_interval(start, end, size)
             other = Completed(backfill_id=str(backfill_id), chunk_id=str(chunk_id), interval=interval)
-            theirs = set(resources.split(",")) if resources else set()
-            found.append((other, not theirs or bool(mine and mine <= theirs)))
+            selected = listed(plan.selected) or mine
+            found.append(
+                (other, Selection.of(named, present), Selection.of(listed(plan.resources), selected))
+            )
         return found
 
     def unknown_loads_inside(self, plan: BackfillPlan) -> str | None:
@@ -175,8 +205,13 @@ class LedgerReader(Statements):
         unknown = [str(row[0]) for row in self._foreign(plan) if row[-1]]
         return unknown[0] if unknown else None
 
-    def _foreign(self, plan: BackfillPlan) -> list[tuple[Any, ...]]:
-        return self._run("foreign_chunks", plan_inputs(plan), **self._own_columns("other."))
+    def _foreign(self, plan: BackfillPlan, **bounds: datetime) -> list[tuple[Any, ...]]:
+        return self._run(
+            "foreign_chunks",
+            {**plan_inputs(plan), **bounds},
+            **self._own_columns("other."),
+            **self._present(),
+        )
 
     def source_chunks(self, source_name: str, resources: Sequence[str]) -> list[SourceChunk]:
         """Every chunk of a source that has to do with these resources (none: with all), in order."""
@@ -185,6 +220,7 @@ class LedgerReader(Statements):
             "source_chunks",
             {"source_section": source_name, "resource_name": selected},
             **self._own_columns("other."),
+            **self._present(),
         )
         return [SourceChunk.from_row(row) for row in rows]
 
@@ -212,6 +248,14 @@ class LedgerReader(Statements):
             for start, end, size, seconds, records in rows
         ]
 
+    def _present(self) -> dict[str, str]:
+        """What says in SQL which resources another backfill was planned with, and which the plan's."""
+        backfills = {"present": "other.backfill_id", "present_mine": ":backfill_id"}
+        if not self._has(INPUTS_TABLE):
+            return dict.fromkeys(backfills, "NULL")
+        planned = f"SELECT resources FROM {self._target.table(INPUTS_TABLE)} AS planned"
+        return {name: f"({planned} WHERE planned.backfill_id = {key})" for name, key in backfills.items()}
+
     def _own_columns(self, prefix: str = "") -> dict[str, str]:
         """Columns that a ledger lacks that another tool made and nobody here wrote to yet."""
         there = self._has(LEDGER_TABLE, "covered_by")
@@ -222,6 +266,15 @@ class LedgerReader(Statements):
         """Tokens of the claims that live, so that only what nobody uses is cleaned up."""
         rows = self._run("live_tokens", {"source_section": source_section})
         return frozenset(str(token) for (token,) in rows)
+
+
+def _warn_of_new(others: Iterable[tuple[Completed, Selection, Selection]]) -> None:
+    """Warn of what completed chunks have none of since the source got it later."""
+    for other, theirs, mine in others:
+        if names := theirs.lacks(mine):
+            # Once is enough: what helps is the same for all.
+            warn_of_new_resources(other.backfill_id, names)
+            return
 
 
 def plan_inputs(plan: BackfillPlan) -> dict[str, Any]:

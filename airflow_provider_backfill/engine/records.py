@@ -11,6 +11,7 @@ from typing import Any
 from airflow_provider_backfill.engine.fields import ChunkFields
 from airflow_provider_backfill.engine.intervals import Interval, restored_bound
 from airflow_provider_backfill.engine.plan import is_whole, timezone_of
+from airflow_provider_backfill.engine.selections import Selection
 
 
 class ChunkStatus(StrEnum):
@@ -237,7 +238,7 @@ class SourceChunk:
         interval: What it covers.
         window: What the whole backfill covers.
         chunk_size: The chunk size as the ledger stores it, with the zone.
-        resources: The resources that were selected, sorted; none for all.
+        selection: Which resources its backfill is about.
         status: Its state.
         lapsed: The holder let its lease run out.
         loaded: The ledger knows what it loaded; of one that is not completed, that is to be replaced.
@@ -250,7 +251,7 @@ class SourceChunk:
     interval: Interval
     window: Interval
     chunk_size: str
-    resources: tuple[str, ...]
+    selection: Selection
     status: ChunkStatus
     lapsed: bool
     loaded: bool
@@ -259,7 +260,7 @@ class SourceChunk:
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> SourceChunk:
-        backfill_id, chunk_id, start, end, first, last, size, resources, status, *flags = row
+        backfill_id, chunk_id, start, end, first, last, size, named, status, *flags, present = row
         lapsed, loaded, covered, started = map(bool, flags)
         return cls(
             backfill_id=str(backfill_id),
@@ -267,7 +268,7 @@ class SourceChunk:
             interval=restored_interval(start, end, size),
             window=restored_interval(first, last, size),
             chunk_size=str(size),
-            resources=tuple(resources.split(",")) if resources else (),
+            selection=Selection.of(named, present),
             status=ChunkStatus(status),
             lapsed=lapsed,
             loaded=loaded,

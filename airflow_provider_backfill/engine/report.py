@@ -126,8 +126,8 @@ def plan_pairs(found: Survey, settings: Settings) -> list[tuple[str, str]]:
         pairs.append((f"in {window.timezone}", interval_label(window.interval, window.timezone)))
     pairs += [
         ("chunks", f"{len(plan.chunks)} of {plan.size}{above}"),
-        ("first", half_open(plan.chunks[0].interval)),
-        ("last", half_open(plan.chunks[-1].interval)),
+        ("first", _in_both(plan.chunks[0].interval, window.timezone)),
+        ("last", _in_both(plan.chunks[-1].interval, window.timezone)),
     ]
     if found.rows is None:
         pairs.append(("ledger", "none yet"))
@@ -143,6 +143,8 @@ def plan_pairs(found: Survey, settings: Settings) -> list[tuple[str, str]]:
         replaced = sum(len(each.replaced) for each in resolved.reloaded)
         pairs.append(("reloaded", f"{len(resolved.reloaded)} of these in place of {replaced} chunks"))
     pairs.append(("held", str(found.held)))
+    if found.before:
+        pairs.append(("missing before", ranges(found.before, window.timezone)))
     if found.gaps and found.gaps != (window.interval,):
         pairs.append(("missing", ranges(found.gaps, window.timezone)))
     return [*pairs, ("estimate", estimate_line(found.estimate, settings))]
@@ -171,6 +173,12 @@ def _reason(found: Survey, chunk: Chunk, row: ChunkRow | None) -> str:
         if row.status is ChunkStatus.FAILED:
             return f"due: it failed ({row.error})"
     return coverage.reason(found.plan.window.timezone)
+
+
+def _in_both(interval: Interval, timezone: str) -> str:
+    """In UTC, and in the zone if that is another."""
+    text = half_open(interval)
+    return text if timezone == "UTC" else f"{text}, {interval_label(interval, timezone)}"
 
 
 def half_open(interval: Interval) -> str:

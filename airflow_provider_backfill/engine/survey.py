@@ -24,6 +24,8 @@ class Survey:
         plan: The plan.
         rows: Its rows in the ledger, in order; None when the dataset has no ledger.
         coverage: How each chunk that is not completed stands to other backfills, by chunk id.
+        before: What is missing between the first chunk that any backfill of the source has loaded and the
+            window, in order, none touching another.
         resolved: What is to be done for these.
         runs: What a run would load, an interval each attempt, in order.
         history: What the source took before.
@@ -33,6 +35,7 @@ class Survey:
     plan: BackfillPlan
     rows: tuple[ChunkRow, ...] | None
     coverage: Mapping[str, ChunkCoverage]
+    before: tuple[Interval, ...]
     resolved: Resolved
     runs: tuple[Interval, ...]
     history: Sequence[Measured]
@@ -92,7 +95,7 @@ class Survey:
 
 def without_ledger(plan: BackfillPlan, overlap: str, concurrency: int = 1) -> Survey:
     """The survey of a plan for a dataset that has no ledger."""
-    return _survey(plan, None, _due(plan), overlap, (), concurrency)
+    return _survey(plan, None, _due(plan), (), overlap, (), concurrency)
 
 
 def survey(
@@ -125,7 +128,8 @@ def survey(
     for each in coverage if overlap != Overlap.RELOAD else ():
         if each.others and each.chunk.chunk_id in standing:
             raise overlapping(plan, each, Overlap.REFUSE)
-    made = _survey(plan, rows, coverage, overlap, reader.history(plan.source_name), concurrency)
+    before, history = reader.missing_before(plan), reader.history(plan.source_name)
+    made = _survey(plan, rows, coverage, before, overlap, history, concurrency)
     made.resolved.check()
     if made.resolved.reloaded and (unknown := reader.unknown_loads_inside(plan)):
         raise RestateError(f"backfill {unknown}", "the ledger does not say which rows it loaded")
@@ -153,6 +157,7 @@ def _survey(
     plan: BackfillPlan,
     rows: tuple[ChunkRow, ...] | None,
     coverage: Sequence[ChunkCoverage],
+    before: tuple[Interval, ...],
     overlap: str,
     history: Sequence[Measured],
     concurrency: int,
@@ -162,6 +167,7 @@ def _survey(
         plan=plan,
         rows=rows,
         coverage={each.chunk.chunk_id: each for each in coverage},
+        before=before,
         resolved=resolved,
         runs=resolved.runs,
         history=history,

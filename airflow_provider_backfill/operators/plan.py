@@ -118,7 +118,8 @@ class BackfillPlanOperator(SourceOperator):
         if before or truth("confirm", self.confirm):
             choice = replace(choice, settings=thresholds.confirmed())
         chosen = choice.make() if before is None or choice.plain else self._remembered(choice, before)
-        plans = [backfill.plan() for backfill in chosen.windows]
+        found = [backfill.look(self.max_active_chunks) for backfill in chosen.windows]
+        plans = [each.plan for each in found]
         if self.handover and len(chosen.windows) == 1:
             from airflow_provider_backfill.engine.handover import Handover
 
@@ -126,10 +127,6 @@ class BackfillPlanOperator(SourceOperator):
         if restate and chosen.windows:
             chosen.windows[0].check_restatable()
         chosen.check()
-        found = [
-            backfill.survey(plan, self.max_active_chunks)
-            for backfill, plan in zip(chosen.windows, plans, strict=True)
-        ]
         if restate:
             found = [each.restated() for each in found]
         if reasons := objections(plans, chosen.estimate(found), choice.settings):

@@ -111,8 +111,16 @@ def test_a_plan_counts_what_the_ledger_has(site):
         "timezone": "UTC",
         "chunk": "1d",
         "chunks": 5,
-        "first": {"from": "2026-01-01T00:00:00+00:00", "to": "2026-01-02T00:00:00+00:00"},
-        "last": {"from": "2026-01-05T00:00:00+00:00", "to": "2026-01-06T00:00:00+00:00"},
+        "first": {
+            "from": "2026-01-01T00:00:00+00:00",
+            "to": "2026-01-02T00:00:00+00:00",
+            "label": "2026-01-01 → 2026-01-02",
+        },
+        "last": {
+            "from": "2026-01-05T00:00:00+00:00",
+            "to": "2026-01-06T00:00:00+00:00",
+            "label": "2026-01-05 → 2026-01-06",
+        },
         "recorded": True,
         "control": None,
         "completed": 2,
@@ -121,6 +129,7 @@ def test_a_plan_counts_what_the_ledger_has(site):
         "failed": 1,
         "held": 0,
         "missing": [{"from": "2026-01-03T00:00:00+00:00", "to": "2026-01-06T00:00:00+00:00"}],
+        "missing_before": [],
         "max_chunks": 10_000,
         "above_max_chunks": False,
     }

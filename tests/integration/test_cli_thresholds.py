@@ -63,6 +63,9 @@ def test_what_is_left_of_it_counts_and_who_runs_it_at_once(known: Site) -> None:
     known.invoke("run", SOURCE, *window(4), *known.place)
     known.invoke("run", *arguments)
     assert len(known.loaded()) == 4
+    shown = known.invoke("status", *known.place).out
+    [first] = {row.backfill_id for row in known.rows()[:2]}
+    assert sum(line.endswith(f"covered by {first}") for line in shown) == 4
 
 
 def test_the_plan_says_so_beside_the_estimate(known: Site) -> None:

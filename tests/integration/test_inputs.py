@@ -11,6 +11,8 @@ import dlt
 import pytest
 from dlt.extract.source import DltSource
 
+from airflow_provider_backfill.engine.backfill import Backfill
+from airflow_provider_backfill.engine.choice import Choice, Chosen
 from airflow_provider_backfill.engine.destinations import Target
 from airflow_provider_backfill.engine.records import ChunkStatus
 from airflow_provider_backfill.engine.settings import Settings
@@ -56,6 +58,59 @@ def test_another_resource_of_the_same_name_of_source_is_refused(world: World) ->
     named.seed(renamed)
     assert [outcome.loaded for outcome in world.run(named, renamed)] == [True] * 3
     assert world.query("SELECT count(*) FROM @views") == [(3,)]
+
+
+def gaps_of(backfill: Backfill, **asked: Any) -> Chosen:
+    """What strategy gaps chooses of the same window."""
+    window = backfill.window
+    return Choice(
+        source=backfill.source,
+        target=backfill.target,
+        chunk=backfill.chunk,
+        strategy="gaps",
+        start=window.start,
+        end=window.end,
+        settings=backfill.settings,
+        **asked,
+    ).make()
+
+
+@pytest.mark.parametrize(
+    ("names", "resources"), [(("views",), ()), (("clicks", "views"), ("views",))], ids=["module", "selected"]
+)
+def test_what_another_resource_has_loaded_covers_nothing(
+    world: World, names: tuple[str, ...], resources: tuple[str, ...]
+) -> None:
+    """Nor in another window, whose backfill has another id."""
+    world.run(*world.seeded(shop("clicks")))
+    wider = world.backfill(shop(*names), days=4, resources=resources)
+    with pytest.raises(PlanConflictError, match="resources is 'clicks' in the ledger and 'views' here"):
+        wider.plan()
+    assert wider.gaps() == (wider.window.interval,)
+    chosen = gaps_of(wider, lookback=3)
+    assert ([each.window for each in chosen.windows], chosen.again) == ([wider.window], ())
+    world.run(*world.seeded(shop(*names), days=4, resources=resources, name="views"))
+    assert world.query("SELECT count(*) FROM @views") == [(3,)]
+
+
+def test_what_another_resource_has_loaded_since_covers_nothing(world: World) -> None:
+    """Both are planned before either has loaded anything, so that only a claim can tell."""
+    wider, plan = world.seeded(shop("views"), days=4)
+    world.run(*world.seeded(shop("clicks")))
+    with pytest.raises(PlanConflictError, match="resources is 'clicks' in the ledger and 'views' here"):
+        world.run(wider, plan, 1)
+    assert not world.target_has("views")
+    assert {row.status for row in wider.rows(plan)} == {ChunkStatus.PENDING}
+
+
+def test_a_source_goes_on_that_has_got_a_resource(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.run(*world.seeded(shop("orders")))
+    wider = world.backfill(shop("orders", "refunds"), days=4)
+    with caplog.at_level(logging.WARNING):
+        assert wider.survey(wider.plan()).covered == 3
+    assert "was planned before the source had refunds: chunks that were completed then" in caplog.text
+    [gap] = wider.gaps()
+    assert gaps_of(wider).windows[0].window.interval == gap
 
 
 def test_a_resource_that_came_later_is_warned_of(world: World, caplog: pytest.LogCaptureFixture) -> None:

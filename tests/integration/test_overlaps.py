@@ -14,12 +14,14 @@ from airflow_provider_backfill.engine import drive
 from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.controls import BackfillControls, Control, ControlState
 from airflow_provider_backfill.engine.destinations import Target
+from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.plan import BackfillPlan, make_plan
 from airflow_provider_backfill.engine.records import ChunkRow, Claim
-from airflow_provider_backfill.engine.report import explain
+from airflow_provider_backfill.engine.report import explain, plan_pairs
 from airflow_provider_backfill.engine.runner import this_claimant
 from airflow_provider_backfill.engine.settings import Settings
+from airflow_provider_backfill.engine.survey import survey
 from airflow_provider_backfill.engine.window import ChunkSize, Window
 from airflow_provider_backfill.exceptions import OverlapError, RestateError
 from tests.support.ledgers import opened
@@ -75,12 +77,14 @@ def rows_of(world: World, plan: BackfillPlan) -> list[ChunkRow]:
         return ledger.chunks(plan.backfill_id)
 
 
-def test_extending_the_window_by_a_day_runs_one_chunk(world: World) -> None:
+def test_extending_the_window_by_a_day_runs_one_chunk(world: World, caplog: pytest.LogCaptureFixture) -> None:
     three, _ = load(world.backfill(source_of(events()), days=3))
     plan, seen = load(world.backfill(source_of(events()), days=4))
     assert [number for number, _ in seen.chunks] == [4]
     assert [row.covered_by for row in rows_of(world, plan)] == [three.backfill_id] * 3 + [None]
     assert world.query(IDS) == [(1,), (2,), (3,), (4,)]
+    # The rows of the third day stand elsewhere, and are not missed.
+    assert "has no rows" not in caplog.text
 
 
 def test_days_after_hours_run_none(world: World) -> None:
@@ -291,6 +295,11 @@ def test_a_plan_explains_each_chunk(world: World) -> None:
     ] * 2
     assert str(found.gaps[0]) == "2024-01-03T00:00:00+00:00 → 2024-01-05T00:00:00+00:00"
     assert "from 2 chunks" in str(found.estimate)
+    assert found.before == ()
+    later = over(backfill, "1d", start=5, end=6)
+    found = later.survey(later.plan())
+    assert [str(gap)[:10] for gap in found.before] == ["2024-01-03"]
+    assert dict(plan_pairs(found, world.settings))["missing before"] == "2024-01-03 → 2024-01-05"
 
 
 def test_ten_thousand_chunks_against_ten_thousand_completed_rows(pg_target: Target) -> None:
@@ -300,8 +309,10 @@ def test_ten_thousand_chunks_against_ten_thousand_completed_rows(pg_target: Targ
     assert len(hours.chunks) == 10_000
     statements: list[str] = []
     with opened(pg_target) as ledger:
-        ledger.prepare()
+        inputs = PlanInputs(ledger._session, pg_target)
+        ledger.prepare(inputs)
         ledger.seed(hours)
+        inputs.remember(hours.backfill_id, ["page_views"])
         ledger._session.execute(f"UPDATE {pg_target.ledger} SET status = 'completed', records_loaded = 0")
         execute = ledger._session.execute
 
@@ -311,10 +322,13 @@ def test_ten_thousand_chunks_against_ten_thousand_completed_rows(pg_target: Targ
 
         ledger._session.execute = counted  # type: ignore[method-assign,assignment]
         began = time.monotonic()
-        coverage = ledger.coverage(minutes)
-        print(json.dumps({"coverage of 10,000 by 10,000, seconds": time.monotonic() - began}))
-    assert {str(each.standing) for each in coverage} == {"covered"}
-    assert len(statements) <= 3
+        found = survey(ledger, inputs, minutes, "refuse")
+        print(json.dumps({"plan of 10,000 against 10,000, seconds": time.monotonic() - began}))
+        many, statements[:] = list(statements), []
+        few = make_plan("web_events", Window.parse("2024-01-01", "2024-01-02"), "60m")
+        survey(ledger, inputs, few, "refuse")
+    assert (found.covered, found.due, found.gaps) == (10_000, 0, ())
+    assert many == statements
 
 
 def test_two_backfills_that_overlap_at_once_cover_each_other(world: World) -> None:

@@ -102,7 +102,7 @@ def test_parameters_are_written_in_the_drivers_style(statement, mark, text, name
 
 @pytest.mark.parametrize("dialect", dialects().values(), ids=lambda dialect: dialect.name)
 def test_every_dialect_says_what_the_statements_leave_to_it(dialect):
-    own = {"load_ids", "covered_by", "lease_expires_at"}
+    own = {"load_ids", "covered_by", "lease_expires_at", "present", "present_mine"}
     filled = {"ledger", "columns", "column", "type", "index", "known", "row_id", *own}
     left = {name for text in LEDGER.values() for _, name, _, _ in Formatter().parse(text) if name} - filled
     assert left == set(dialect.fragments)

@@ -57,7 +57,7 @@ FROM {ledger} WHERE backfill_id = :backfill_id
 
 -- name: foreign_chunks
 -- Chunks of the same source in another backfill that overlap the window and are done.
-SELECT backfill_id, chunk_id, chunk_from, chunk_to, chunk_size, resource_name,
+SELECT backfill_id, chunk_id, chunk_from, chunk_to, chunk_size, resource_name, {present}, {present_mine},
     {load_ids} IS NULL AND records_loaded IS DISTINCT FROM 0
 FROM {ledger} AS other
 WHERE other.source_section = :source_section
@@ -119,7 +119,7 @@ RETURNING run_id
 -- Every chunk of a source, for what it has, lacks or has failed at.
 SELECT backfill_id, chunk_id, chunk_from, chunk_to, backfill_from, backfill_to, chunk_size, resource_name, status,
     status IN ('claimed', 'running') AND {lease_expires_at} <= {now}, {load_ids} IS NOT NULL,
-    {covered_by} IS NOT NULL, started_at IS NOT NULL
+    {covered_by} IS NOT NULL, started_at IS NOT NULL, {present}
 FROM {ledger} AS other
 WHERE other.source_section = :source_section AND {resources_meet}
 ORDER BY chunk_from, backfill_id, chunk_id
@@ -160,7 +160,8 @@ SELECT {columns} FROM {ledger} WHERE backfill_id = :backfill_id AND chunk_id = :
 -- What is completed beside a chunk that was published: the two before it and the one behind.
 SELECT chunk_id, chunk_from, chunk_to, chunk_size, records_loaded FROM {ledger}
 WHERE backfill_id = :backfill_id AND chunk_id IN (:second, :before, :behind)
-  AND status = 'completed' AND records_loaded IS NOT NULL
+  -- What was found covered has its rows in another backfill.
+  AND status = 'completed' AND records_loaded IS NOT NULL AND covered_by IS NULL
 
 -- name: dataset_chunks
 SELECT {columns} FROM {ledger}
