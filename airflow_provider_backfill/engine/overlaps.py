@@ -139,6 +139,28 @@ _REMEDIES = {
 }
 
 
+_RESTATED = (
+    'pass overlap="reload" too, which replaces what lies wholly inside a chunk, or the window and chunk of '
+    "that backfill to load it again"
+)
+
+
+def check_restated(plan: BackfillPlan, elsewhere: Iterable[ChunkCoverage], overlap: str) -> None:
+    """Refuse to load chunks again whose rows are other backfills' and stay.
+
+    Args:
+        plan: The plan, for its source and zone.
+        elsewhere: Its chunks that others have loaded.
+        overlap: What that means.
+
+    Raises:
+        OverlapError: One would be found covered, and not be loaded.
+    """
+    stay = [each for each in elsewhere if overlap != Overlap.RELOAD or _cut_across(each)]
+    if stay:
+        raise _refusal(plan, [other for each in stay for other in each.others], Overlap.REFUSE, _RESTATED)
+
+
 def overlapping(plan: BackfillPlan, coverage: ChunkCoverage, overlap: Overlap) -> OverlapError:
     """Why one chunk that is partly covered may not run.
 
@@ -151,12 +173,14 @@ def overlapping(plan: BackfillPlan, coverage: ChunkCoverage, overlap: Overlap) -
     return _refusal(plan, neighbours or coverage.others, overlap)
 
 
-def _refusal(plan: BackfillPlan, in_the_way: Sequence[Completed], overlap: Overlap) -> OverlapError:
+def _refusal(
+    plan: BackfillPlan, in_the_way: Sequence[Completed], overlap: Overlap, remedy: str | None = None
+) -> OverlapError:
     backfill_id = in_the_way[0].backfill_id
     # A neighbour that reaches over several chunks is in the way of each, and counts once.
     theirs = dict.fromkeys(other for other in in_the_way if other.backfill_id == backfill_id)
     done = ranges((other.interval for other in theirs), plan.window.timezone)
-    return OverlapError(plan.source, backfill_id, done, len(theirs), _REMEDIES[overlap])
+    return OverlapError(plan.source, backfill_id, done, len(theirs), remedy or _REMEDIES[overlap])
 
 
 def resolve(plan: BackfillPlan, coverage: Iterable[ChunkCoverage], overlap: str = Overlap.REFUSE) -> Resolved:

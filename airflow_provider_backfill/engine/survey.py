@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_provider_backfill.engine.coverage import ChunkCoverage
+from airflow_provider_backfill.engine.coverage import ChunkCoverage, Standing
 from airflow_provider_backfill.engine.estimates import Estimate, Measured, estimate
 from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.intervals import Interval, merge
 from airflow_provider_backfill.engine.ledger_reader import LedgerReader
-from airflow_provider_backfill.engine.overlaps import Overlap, Resolved, overlapping, resolve
+from airflow_provider_backfill.engine.overlaps import Overlap, Resolved, check_restated, overlapping, resolve
 from airflow_provider_backfill.engine.plan import BackfillPlan
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus
 from airflow_provider_backfill.exceptions import RestateError
@@ -24,6 +24,7 @@ class Survey:
         plan: The plan.
         rows: Its rows in the ledger, in order; None when the dataset has no ledger.
         coverage: How each chunk that is not completed stands to other backfills, by chunk id.
+        elsewhere: Chunks whose rows are other backfills', found so now or recorded before.
         before: What is missing between the first chunk that any backfill of the source has loaded and the
             window, in order, none touching another.
         resolved: What is to be done for these.
@@ -35,6 +36,7 @@ class Survey:
     plan: BackfillPlan
     rows: tuple[ChunkRow, ...] | None
     coverage: Mapping[str, ChunkCoverage]
+    elsewhere: tuple[ChunkCoverage, ...]
     before: tuple[Interval, ...]
     resolved: Resolved
     runs: tuple[Interval, ...]
@@ -42,13 +44,17 @@ class Survey:
     estimate: Estimate
 
     def restated(self, chunk_ids: Collection[str] | None = None) -> Survey:
-        """As it is estimated if chunks that this backfill has loaded are to be loaded again; default all."""
+        """As it is estimated if completed chunks are to be loaded again; default all."""
+        own = {row.chunk_id: row.interval for row in self._own}
+        theirs = {
+            each.chunk.chunk_id: each.chunk.interval
+            for each in self.elsewhere
+            if each.standing is Standing.COVERED
+        }
         again = (
-            row.interval
-            for row in self.rows or ()
-            if row.status is ChunkStatus.COMPLETED
-            and not row.covered_by
-            and (chunk_ids is None or row.chunk_id in chunk_ids)
+            interval
+            for chunk_id, interval in {**theirs, **own}.items()
+            if chunk_ids is None or chunk_id in chunk_ids
         )
         runs = tuple(sorted((*self.runs, *again)))
         return replace(
@@ -56,6 +62,19 @@ class Survey:
             runs=runs,
             estimate=estimate(runs, self.history, concurrency=self.estimate.concurrency),
         )
+
+    def check_restated(self) -> None:
+        """Refuse to load all chunks again where others have loaded some, which would be left as they are.
+
+        Raises:
+            OverlapError: It names the backfill.
+        """
+        check_restated(self.plan, self.elsewhere, self.resolved.overlap)
+
+    @property
+    def _own(self) -> list[ChunkRow]:
+        """Chunks whose rows this backfill has loaded."""
+        return [row for row in self.rows or () if row.status is ChunkStatus.COMPLETED and not row.covered_by]
 
     @property
     def done(self) -> frozenset[str]:
@@ -95,7 +114,7 @@ class Survey:
 
 def without_ledger(plan: BackfillPlan, overlap: str, concurrency: int = 1) -> Survey:
     """The survey of a plan for a dataset that has no ledger."""
-    return _survey(plan, None, _due(plan), (), overlap, (), concurrency)
+    return _survey(plan, None, _due(plan), overlap, concurrency)
 
 
 def survey(
@@ -122,14 +141,19 @@ def survey(
     inputs.check(plan.backfill_id, plan.selected)
     rows = tuple(reader.chunks(plan.backfill_id))
     done = {row.chunk_id for row in rows if row.status is ChunkStatus.COMPLETED}
-    coverage = [each for each in reader.coverage(plan) if each.chunk.chunk_id not in done]
+    found = reader.coverage(plan)
+    coverage = [each for each in found if each.chunk.chunk_id not in done]
+    own = {row.chunk_id for row in rows if row.status is ChunkStatus.COMPLETED and not row.covered_by}
+    elsewhere = tuple(each for each in found if each.others and each.chunk.chunk_id not in own)
     # A version that is to be replaced has the rows, and so has another backfill: a person has to settle that.
     standing = {row.chunk_id for row in rows if row.load_ids and row.claimable}
     for each in coverage if overlap != Overlap.RELOAD else ():
         if each.others and each.chunk.chunk_id in standing:
             raise overlapping(plan, each, Overlap.REFUSE)
     before, history = reader.missing_before(plan), reader.history(plan.source_name)
-    made = _survey(plan, rows, coverage, before, overlap, history, concurrency)
+    made = _survey(
+        plan, rows, coverage, overlap, concurrency, elsewhere=elsewhere, before=before, history=history
+    )
     made.resolved.check()
     if made.resolved.reloaded and (unknown := reader.unknown_loads_inside(plan)):
         raise RestateError(f"backfill {unknown}", "the ledger does not say which rows it loaded")
@@ -157,16 +181,19 @@ def _survey(
     plan: BackfillPlan,
     rows: tuple[ChunkRow, ...] | None,
     coverage: Sequence[ChunkCoverage],
-    before: tuple[Interval, ...],
     overlap: str,
-    history: Sequence[Measured],
     concurrency: int,
+    *,
+    elsewhere: tuple[ChunkCoverage, ...] = (),
+    before: tuple[Interval, ...] = (),
+    history: Sequence[Measured] = (),
 ) -> Survey:
     resolved = resolve(plan, coverage, overlap)
     return Survey(
         plan=plan,
         rows=rows,
         coverage={each.chunk.chunk_id: each for each in coverage},
+        elsewhere=elsewhere,
         before=before,
         resolved=resolved,
         runs=resolved.runs,

@@ -128,6 +128,8 @@ class BackfillPlanOperator(SourceOperator):
             chosen.windows[0].check_restatable()
         chosen.check()
         if restate:
+            for each in found:
+                each.check_restated()
             found = [each.restated() for each in found]
         if reasons := objections(plans, chosen.estimate(found), choice.settings):
             raise reasons[0]

@@ -180,6 +180,38 @@ def test_a_task_by_itself_is_loaded_again_when_it_is_cleared(counting: Counting)
     assert run_task(operator, ti(run_id="other", **CLEARED))["status"] == "skipped"
 
 
+def test_a_part_of_what_another_window_has_loaded_is_restated_by_reload_or_refused(
+    counting: Counting,
+) -> None:
+    """It would be found covered otherwise, and nothing be loaded."""
+    counting.run()
+    asked = {"start": "2026-01-02", "end": "2026-01-04", "restate": True}
+    part = Tasks(run_id="part", **{**counting.tasks.source, "overlap": "refuse"})
+    before = rows_of(counting.target)
+    for changes in ({}, {"overlap": "reload", "chunk": "12h"}):
+        with pytest.raises(AirflowFailException, match=f"backfill {before[0].backfill_id} has completed 2 "):
+            part.plan(**asked, **changes)
+    # Also once a run without restate has recorded it as covered.
+    assert Tasks(run_id="resume", **counting.tasks.source).plan(**{**asked, "restate": False}) == []
+    with pytest.raises(AirflowFailException, match='pass overlap="reload" too'):
+        part.plan(**asked)
+    assert [row.attempt for row in rows_of(counting.target) if row.attempt] == [1] * 5
+
+    reload = Tasks(run_id="part", **{**counting.tasks.source, "overlap": "reload"})
+    mapped = reload.plan(**asked)
+    assert [reload.chunk(each, index, **FIRST)["status"] for index, each in enumerate(mapped)] == [
+        "completed",
+        "completed",
+    ]
+    assert counting.versions() == [1, 6, 7, 4, 5]
+    # Cleared as a whole, it is a resume.
+    assert reload.plan(**asked) == mapped
+    assert [reload.chunk(each, index, **FIRST)["status"] for index, each in enumerate(mapped)] == [
+        "skipped",
+        "skipped",
+    ]
+
+
 def test_rows_that_cannot_be_told_from_others_are_refused_and_stay(sources: Path, warehouse: Target) -> None:
     (sources / "arrow_source.py").write_text(
         """
