@@ -40,7 +40,7 @@ from airflow_provider_backfill.plugins.wording import Links, Wording, environmen
 FRAGMENT_HEADER = "X-Backfill-Fragment"
 #: The header that says after how many seconds to ask again; 0: no more.
 NEXT_HEADER = "X-Backfill-Next"
-_DAGS, _BACKFILLS, _CHUNKS = 10, 50, 50
+_DAGS, _BACKFILLS, _CHUNKS = 25, 50, 50
 _GAPS = 1_000
 _FINISHED = frozenset({BackfillState.COMPLETED, BackfillState.CANCELLED})
 

@@ -1,4 +1,4 @@
-"""Windows of three days that the system tests steer."""
+"""Windows of a few days that the system tests steer."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ CASES: dict[str, dict[str, Any]] = {
     "steered_retry": {"retries": 1, "retry_delay": timedelta(seconds=3)},
     "steered_twice": {"max_active_chunks": 3},
     "steered_backward": {"order": "backward", "chunks_per_task": 2},
+    "steered_page": {"end": "2026-01-07"},
 }
 
 for dag_id, arguments in CASES.items():
@@ -27,8 +28,5 @@ for dag_id, arguments in CASES.items():
             source_kwargs={"folder": "{{ params.folder }}"},
             conn_id="postgres",
             dataset_name=dag_id,
-            start="2026-01-01",
-            end="2026-01-04",
-            chunk="1d",
-            **arguments,
+            **{"start": "2026-01-01", "end": "2026-01-04", "chunk": "1d", **arguments},
         )
