@@ -16,23 +16,14 @@ _KINDS = ("unit", "integration", "system", "chaos", "beside")
 _NEWEST = frozenset(
     f"test_{name}"
     for name in (
-        *(
-            "bounds",
-            "coverage",
-            "dialects",
-            "dialects_installed",
-            "docs",
-            "docs_contract",
-            "docs_reference",
-            "estimates",
-        ),
-        *("exceptions", "fields", "grains"),
-        *("intervals", "plan", "queries", "records", "report", "settings", "strategies"),
-        *("strategies_properties", "turns", "window"),
-        *("cli_marks", "cli_refusals", "cli_release", "cli_stop", "cli_strategies", "controls"),
-        *("duckdb_processes", "gates_asked", "ledger", "ledger_claims", "ledger_machine", "ledger_races"),
-        *("ledger_steps", "lease", "overlaps", "pgbouncer", "postgres_support", "processes_support"),
-        *("races", "visibility"),
+        *("bounds", "coverage", "dialects", "dialects_installed", "docs", "docs_contract", "docs_reference"),
+        *("docs_strategies", "estimates", "exceptions", "fields", "grains", "intervals", "plan", "queries"),
+        *("records", "report", "selections", "settings", "strategies", "strategies_properties"),
+        *("thresholds", "turns", "window"),
+        *("cli_marks", "cli_refusals", "cli_release", "cli_stop", "cli_strategies", "cli_thresholds"),
+        *("controls", "duckdb_processes", "gates_asked", "ledger", "ledger_claims", "ledger_machine"),
+        *("ledger_races", "ledger_steps", "lease", "overlaps", "pgbouncer", "postgres_support"),
+        *("processes_support", "races", "visibility"),
     )
 )
 

@@ -12,7 +12,11 @@ from airflow_provider_backfill.version_compat import DAG, AirflowFailException
 from tests.support.ledgers import slowed
 from tests.support.tasks import Tasks, rows_of
 
-pytestmark = pytest.mark.usefixtures("sources")
+pytestmark = [
+    pytest.mark.usefixtures("sources"),
+    # What the database is, a threshold does not know.
+    pytest.mark.parametrize("warehouse", ["duckdb"], indirect=True),
+]
 
 SETTING = "AIRFLOW__CHUNKED_BACKFILL__"
 FIRST_TWO = {"start": "2026-01-01", "end": "2026-01-03"}
@@ -103,6 +107,7 @@ def test_other_words_are_refused(warehouse: Target, changes: dict[str, str], mes
         Tasks().plan(**changes)
 
 
+@pytest.mark.usefixtures("warehouse")
 def test_the_group_gives_both_to_its_plan() -> None:
     with DAG(dag_id="long", schedule=None):
         group = ChunkedBackfillOperator.expand_window(

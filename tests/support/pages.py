@@ -63,3 +63,14 @@ def slugs(page: Path) -> set[str]:
     """The anchors of a page's headings."""
     headings = HEADING.findall(prose(page))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def fences(page: Path, heading: str) -> list[tuple[str, str]]:
+    """Language and body of the code blocks under a heading of the second level, in order."""
+    text = page.read_text(encoding="utf-8")
+    start = text.index(f"\n## {heading}\n")
+    end = text.find("\n## ", start + 1)
+    return [
+        (match["info"].strip(), match["body"])
+        for match in FENCE.finditer(text[start : end if end >= 0 else len(text)])
+    ]
