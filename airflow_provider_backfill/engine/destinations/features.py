@@ -22,17 +22,19 @@ class Feature(StrEnum):
 
 
 _NO_DATABASE = (Feature.TRANSACTIONS, Feature.KEYS, Feature.LOCKS)
+_KEYS_AND_LOCKS = (Feature.KEYS, Feature.LOCKS)
+#: They take the declaration of a key, and leave it to whoever writes to keep it.
 _KEYS_ARE_NOTES = (Feature.KEYS,)
 
 #: What destinations of dlt's are known to lack, by their own manuals. Any other may need a dialect alone.
 LACKS: Mapping[str, tuple[Feature, ...]] = {
     "athena": _NO_DATABASE,
-    "bigquery": (Feature.KEYS, Feature.LOCKS),
+    "bigquery": _KEYS_AND_LOCKS,
     "clickhouse": _NO_DATABASE,
-    "databricks": _NO_DATABASE,
+    "databricks": _KEYS_AND_LOCKS,
     "destination": _NO_DATABASE,
     "dremio": _NO_DATABASE,
-    "ducklake": (Feature.KEYS, Feature.LOCKS),
+    "ducklake": _KEYS_AND_LOCKS,
     "dummy": _NO_DATABASE,
     "fabric": _KEYS_ARE_NOTES,
     "filesystem": _NO_DATABASE,
