@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_backfill._text import line, storable
@@ -145,6 +146,7 @@ class Attempt:
             source,
             self._claim.interval,
             destination=self._target.dialect.destination(self._target),
+            plain=partial(self._target.dialect.destination, self._target, plain=True),
             stored_schema=known,
             directory=directory,
             check=heartbeat.check,

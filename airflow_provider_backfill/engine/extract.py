@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.intervals import Interval
 
 if TYPE_CHECKING:
     from dlt.common.destination import AnyDestination
-    from dlt.common.pipeline import ExtractInfo
+    from dlt.common.pipeline import ExtractInfo, NormalizeInfo
     from dlt.common.schema import Schema
     from dlt.extract.source import DltSource
+    from dlt.pipeline.pipeline import Pipeline
     from dlt.pipeline.trace import PipelineTrace
 
     from airflow_provider_backfill.engine.progress import Progress
     from airflow_provider_backfill.engine.source import SourceSpec
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,7 @@ def extract(
     directory: str,
     check: Callable[[], None],
     progress: Progress,
+    plain: Callable[[], AnyDestination] | None = None,
     spec: SourceSpec | None = None,
     timezone: str = "UTC",
 ) -> Package:
@@ -81,6 +87,8 @@ def extract(
         directory: The attempt's working directory.
         check: Called for every page of rows; raises to stop.
         progress: Told what is extracted and normalised.
+        plain: Gives the destination with dlt's own file format, for values that do not fit into Arrow's
+            types; default none, so that these are an error.
         spec: How the source is bounded; default by cursors whose types say their format.
         timezone: Canonical zone of the window; default ``UTC``.
 
@@ -110,7 +118,7 @@ def extract(
         outside = drop_outside(source, column) if column else Dropped()
         with bound(source, interval, spec.cursor_format if spec else {}, timezone) as context, context:
             found = pipeline.extract(source)
-        normalized = pipeline.normalize()
+        normalized = _normalize(pipeline, plain)
         load_ids = pipeline.list_normalized_load_packages()
         schema = pipeline.schemas[source.schema.name]
         if not load_ids:
@@ -141,6 +149,28 @@ def extract(
         )
     finally:
         pipeline.deactivate()
+
+
+def _normalize(pipeline: Pipeline, plain: Callable[[], AnyDestination] | None) -> NormalizeInfo | None:
+    """Write load files; in dlt's own format where Arrow refuses a value that a database would round."""
+    try:
+        return pipeline.normalize()
+    except Exception as error:
+        reason = _refusal_of_arrow(error)
+        if plain is None or reason is None:
+            raise
+        log.info("load files are written in dlt's own format, since Arrow says: %s", line(str(reason)))
+    pipeline.destination = plain()
+    return pipeline.normalize()
+
+
+def _refusal_of_arrow(error: BaseException | None) -> BaseException | None:
+    """The error of Arrow behind one of dlt, which does not always name it as its cause."""
+    from pyarrow import ArrowException
+
+    while error is not None and not isinstance(error, ArrowException):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _extracted(found: ExtractInfo, source: DltSource) -> int:

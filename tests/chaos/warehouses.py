@@ -156,7 +156,7 @@ def load_forward(url: str, disposition: str, home: Path) -> Before:
     pipeline = dlt.pipeline(
         "web_forward",
         pipelines_dir=str(home / f"forward_{disposition}_{os.getpid()}"),
-        destination=target.dialect.destination(target),
+        destination=target.dialect.destination(target, plain=True),
         dataset_name=source.DATASET,
     )
     pipeline.run(source.web_events(disposition, since=source.FORWARD.isoformat()))

@@ -238,7 +238,7 @@ def test_the_forward_pipeline_keeps_its_bookmark(world: World, tmp_path: Any) ->
             pipeline = dlt.pipeline(
                 "forward",
                 pipelines_dir=str(tmp_path / pipelines),
-                destination=world.target.dialect.destination(world.target, native),
+                destination=world.target.dialect.destination(world.target, native, plain=True),
                 dataset_name=world.target.dataset_name,
             )
             return pipeline.run(source())

@@ -71,7 +71,7 @@ def forward(world: World, tmp_path: Path) -> Callable[..., None]:
             dlt.pipeline(
                 "forward",
                 pipelines_dir=str(tmp_path / "pipelines"),
-                destination=world.target.dialect.destination(world.target, native),
+                destination=world.target.dialect.destination(world.target, native, plain=True),
                 dataset_name=world.target.dataset_name,
             ).run(source())
 

@@ -133,19 +133,22 @@ class Dialect(ABC):
     def build_destination(self, credentials: str) -> Any:
         """A dlt destination for what :meth:`connect` takes."""
 
-    def destination(self, target: Target, native: Any | None = None, **options: Any) -> Any:
+    def destination(
+        self, target: Target, native: Any | None = None, *, plain: bool = False, **options: Any
+    ) -> Any:
         """The dlt destination of an attempt.
 
         Args:
             target: What it loads to; a destination that the user configured keeps its configuration.
             native: An open connection to share, where only one process may have the database open.
+            plain: Leave the format of load files to dlt.
             options: Configuration on top.
         """
         destination = copy(target.destination or self.build_destination(target.credentials))
         destination.config_params = {**destination.config_params, **options}
         if native is not None:
             destination.config_params["credentials"] = native
-        if self.loader_file_format:
+        if self.loader_file_format and not plain:
             formats = {"preferred_loader_file_format": self.loader_file_format}
             destination.caps_params = {**formats, **destination.caps_params}
         return destination
