@@ -28,7 +28,7 @@ from airflow.providers.common.compat.sdk import (
 from packaging.version import Version
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseHook, Connection, get_unique_task_id
+    from airflow.providers.common.compat.sdk import BaseHook, Connection, Stats, get_unique_task_id
 
 __all__ = [
     "AIRFLOW_V_3_0_PLUS",
@@ -48,6 +48,7 @@ __all__ = [
     "Connection",
     "Context",
     "DuplicateTaskIdFound",
+    "Stats",
     "TaskGroup",
     "TriggerRule",
     "XComArg",
@@ -81,7 +82,7 @@ else:
     ASSET_TYPES = (Asset,)
 
 #: Where they are needed they are imported. A DAG file that is parsed does without, and they cost it the most.
-_LATER = frozenset({"BaseHook", "Connection", "get_unique_task_id"})
+_LATER = frozenset({"BaseHook", "Connection", "Stats", "get_unique_task_id"})
 
 
 def __getattr__(name: str) -> Any:

@@ -276,6 +276,13 @@ _HANDOVER = click.option(
     help="Once the window is covered, set the bookmarks of this dlt pipeline to its end.  [default: none]",
 )
 
+_METRICS = click.option(
+    "--metrics",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Add what is measured to this file, one JSON object a line.  [default: none]",
+)
+
 _COMMON_OPTIONS = (
     click.option(
         "-v",
@@ -323,6 +330,7 @@ def _loading(command: Command, *window: Callable[[Command], Command]) -> Command
         *_target_options(True),
         _INTO,
         _HANDOVER,
+        _METRICS,
     )
 
 
@@ -345,6 +353,7 @@ def known_options(command: Command) -> Command:
         *_target_options(True),
         _INTO,
         _HANDOVER,
+        _METRICS,
         click.option(
             "--backfill-id",
             metavar="ID",

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import click
@@ -16,6 +17,8 @@ from airflow_provider_backfill.engine.choice import Choice, Chosen, read_bounds
 from airflow_provider_backfill.engine.destinations.base import Target
 from airflow_provider_backfill.engine.gates import parse_assertions
 from airflow_provider_backfill.engine.intervals import Interval
+from airflow_provider_backfill.engine.metrics import BestEffort
+from airflow_provider_backfill.engine.metrics_file import JsonLines
 from airflow_provider_backfill.engine.plan import BackfillPlan, exact_length
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
@@ -114,6 +117,7 @@ class Request:
         concurrency: Worker processes.
         handover: The pipeline to hand over to; None for none.
         yes: Whether a plan above a threshold is confirmed.
+        metrics: The file that metrics are added to; None for none.
         place: Where to load to.
     """
 
@@ -138,6 +142,7 @@ class Request:
     concurrency: int
     handover: str | None
     yes: bool
+    metrics: Path | None
     place: Place
 
     @classmethod
@@ -157,7 +162,7 @@ class Request:
     def of_window(cls, options: Mapping[str, Any]) -> Self:
         """Take what click has parsed of a command that cuts no window and loads nothing."""
         unused = {"chunk": "", "on_empty": "ok", "overlap": "refuse", "concurrency": 1}
-        return cls.of_given({**options, **unused, "into": None, "handover": None})
+        return cls.of_given({**options, **unused, "into": None, "handover": None, "metrics": None})
 
     def gaps(self) -> tuple[Interval, ...]:
         """What of the window nobody has loaded.
@@ -213,6 +218,7 @@ class Request:
             # Who can be asked is asked once it is known how the plan stands.
             settings=settings.confirmed() if self.yes or can_ask() else settings,
             overlap=self.overlap,
+            sink=BestEffort(JsonLines(self.metrics)) if self.metrics else None,
         )
 
     def objections(self, chosen: Chosen, plans: Sequence[BackfillPlan]) -> list[Objection]:

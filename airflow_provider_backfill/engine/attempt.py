@@ -19,6 +19,7 @@ from airflow_provider_backfill.engine.extract import Package, extract
 from airflow_provider_backfill.engine.inputs import PlanInputs
 from airflow_provider_backfill.engine.lease import Heartbeat
 from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.loaded import LoadedTable, loaded_tables
 from airflow_provider_backfill.engine.progress import Progress
 from airflow_provider_backfill.engine.publish import migrate, publish
 from airflow_provider_backfill.engine.quarantine import RejectedRows
@@ -79,6 +80,7 @@ class Attempt:
         dropped: Rows that the source gave outside the chunk.
         rejected: Rows that assertions put into quarantine, nested rows not counted.
         warnings: How many assertions that only warn did not hold.
+        tables: The tables that they go to.
         lost: Why it may not go on, once `settle` has found the claim gone.
     """
 
@@ -108,14 +110,21 @@ class Attempt:
         self._extracted: int | None = None
         self._load_id: str | None = None
         self._opened_at: float | None = None
+        self._on_completed: Callable[[Session], None] | None = None
         self._reality = Reality()
         self.records = 0
         self.dropped = 0
         self.rejected = 0
         self.warnings = 0
         self.bytes = 0
+        self.tables: tuple[LoadedTable, ...] = ()
 
-    def run(self, on_start: Callable[[], None] | None) -> None:
+    def run(
+        self,
+        on_start: Callable[[], None] | None,
+        on_completed: Callable[[Session], None] | None = None,
+    ) -> None:
+        self._on_completed = on_completed
         with Heartbeat(self._target, self._claim, self._settings) as heartbeat:
             if on_start:
                 on_start()
@@ -185,6 +194,7 @@ class Attempt:
     ) -> None:
         """Migrate the tables, publish what is staged, and drop the stage."""
         recorded = package.schema
+        self.tables = loaded_tables(package.schema, verdict.rows)
         if package.load_id:
             heartbeat.check()
             if stored is None or stored.stored_version_hash != package.schema.stored_version_hash:
@@ -225,6 +235,8 @@ class Attempt:
             extracted=self._extracted,
             loaded=self.records,
         )
+        if self._on_completed:
+            self._on_completed(session)
 
     def _planned_source(self) -> DltSource:
         """A fresh source, which must be the one that was planned for: DAGs are edited between two tasks."""

@@ -14,6 +14,7 @@ from airflow_provider_backfill.engine.intervals import Interval, stored_bound
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.ledger_reader import LedgerReader
 from airflow_provider_backfill.engine.maps import TaskMaps
+from airflow_provider_backfill.engine.metrics import MetricsSink
 from airflow_provider_backfill.engine.overlaps import Overlap
 from airflow_provider_backfill.engine.plan import BackfillPlan, make_plan, source_key
 from airflow_provider_backfill.engine.records import ChunkRow
@@ -91,6 +92,7 @@ class Backfill:
         settings: Limits, lease and waits; default those of the environment.
         overlap: What a chunk means that other backfills have loaded in part: ``refuse``, ``trim`` (only the
             gaps run) or ``reload`` (it replaces what lies within it); default ``refuse``.
+        sink: Where metrics go, which must not raise; default None, which measures nothing.
     """
 
     source: SourceSpec
@@ -99,6 +101,7 @@ class Backfill:
     chunk: ChunkSize
     settings: Settings = field(default_factory=Settings.from_environment)
     overlap: str = Overlap.REFUSE
+    sink: MetricsSink | None = None
 
     def plan(self) -> BackfillPlan:
         """Cut the window and refuse what cannot be backfilled. Nothing is written.
@@ -226,7 +229,13 @@ class Backfill:
     def runner(self) -> Runner:
         from airflow_provider_backfill.engine.runner import Runner
 
-        return Runner(source=self.source, target=self.target, settings=self.settings, overlap=self.overlap)
+        return Runner(
+            source=self.source,
+            target=self.target,
+            settings=self.settings,
+            overlap=self.overlap,
+            sink=self.sink,
+        )
 
     @property
     def reloads(self) -> bool:

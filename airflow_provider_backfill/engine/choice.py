@@ -18,6 +18,7 @@ from airflow_provider_backfill.engine.intervals import Interval
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.ledger_reader import LedgerReader
 from airflow_provider_backfill.engine.marks import ChunkMarks
+from airflow_provider_backfill.engine.metrics import MetricsSink
 from airflow_provider_backfill.engine.overlaps import Overlap
 from airflow_provider_backfill.engine.plan import BackfillPlan, backfill_id, source_key, timezone_of
 from airflow_provider_backfill.engine.records import ChunkStatus, SourceChunk
@@ -157,6 +158,7 @@ class Choice:
         timezone: Canonical name of the zone; default ``UTC``.
         settings: Limits, lease and waits; default those of the environment.
         overlap: What a chunk means that other backfills have loaded in part; default ``refuse``.
+        sink: Where metrics go; default None, for nowhere.
     """
 
     source: SourceSpec
@@ -171,6 +173,7 @@ class Choice:
     timezone: str = "UTC"
     settings: Settings = field(default_factory=Settings.from_environment)
     overlap: str = Overlap.REFUSE
+    sink: MetricsSink | None = None
 
     @property
     def plain(self) -> bool:
@@ -252,6 +255,7 @@ class Choice:
             chunk=chunk or self.chunk,
             settings=self.settings,
             overlap=self.overlap,
+            sink=self.sink,
         )
 
     def _asked(self, now: Bound | None) -> Asked:

@@ -19,6 +19,7 @@ from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.choice import Again
 from airflow_provider_backfill.engine.controls import Control, ControlState
 from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.metrics import Waiting
 from airflow_provider_backfill.engine.plan import BackfillPlan
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus, Claim
 from airflow_provider_backfill.engine.report import Tally
@@ -104,6 +105,8 @@ def run(
     deadline = time.monotonic() + backfill.settings.wait_timeout_seconds
     due = concurrency
     resting = False
+    metrics = backfill.runner.metrics(plan.source_name)
+    waiting = Waiting(metrics, plan.backfill_id)
     with stoppable():
         while True:
             # Most rounds of a wait find nothing to do, which is no work for processes.
@@ -139,12 +142,18 @@ def run(
                     continue
             lapsed = any(row.lapsed for row in rows)
             if not clean or not (held or kept or lapsed) or left <= 0:
+                waiting.end()
+                done = sum(row.status is ChunkStatus.COMPLETED for row in rows)
+                metrics.progress(done, len(rows), plan.backfill_id)
                 backfill.sweep(plan)
                 return Tally.of(rows, loaded)
             if held or kept:
+                waiting.begin()
                 observer.waiting(held or kept, left)
             time.sleep(min(POLL_SECONDS, left))
             due = backfill.due(plan, since, limit=concurrency)
+            if due:
+                waiting.end()
 
 
 def _keeps_waiting(control: Control, rows: list[ChunkRow]) -> bool:
@@ -224,6 +233,8 @@ def _fill(
     if outcome.loaded:
         loaded.add(chunk_id)
         observer.completed(replace(begun[-1], interval=plan.chunks[int(chunk_id)].interval), outcome.records)
+    else:
+        backfill.runner.metrics(plan.source_name).skipped(plan.backfill_id, chunk_id)
     return True
 
 
@@ -320,6 +331,9 @@ def _work_in_processes(
                     continue
                 if event.name == "loaded":
                     loaded.add(*event.arguments)
+                elif event.name == "write":
+                    if backfill.sink is not None:
+                        backfill.sink.write(*event.arguments)
                 elif event.name == "finished":
                     clean = clean and event.arguments[0]
                     if not event.arguments[0]:
@@ -356,6 +370,9 @@ def _worker(
         return bool(stop.is_set()) or parent is None or not parent.is_alive()
 
     pipe: Any = _Pipe(sender.send)
+    if backfill.sink is not None:
+        # Metrics go through the process that drives: it alone has the file, and says once that it fails.
+        backfill = replace(backfill, sink=pipe)
     clean = False
     try:
         with stoppable():

@@ -196,7 +196,7 @@ class Ledger(LedgerReader):
         self, backfill_id: str, chunk_id: str, claimant: Claimant, lease_seconds: float, reload: bool
     ) -> Claim | None:
         keys = {"backfill_id": backfill_id, "chunk_id": chunk_id}
-        self._run("lapse", keys)
+        lapsed = len(self._run("lapse", keys))
         token = secrets.token_hex(8)
         rows = self._run(
             "claim",
@@ -228,6 +228,7 @@ class Ledger(LedgerReader):
             run_id=run_id,
             superseded=tuple(",".join(loads).split(",")) if loads else (),
             reload=reload,
+            lapsed=lapsed,
         )
         self._guarded("start", claim)
         return claim

@@ -57,6 +57,11 @@ class LedgerReader(Statements):
         """Ids of the chunks of a backfill that are completed."""
         return {str(chunk_id) for (chunk_id,) in self._run("completed", {"backfill_id": backfill_id})}
 
+    def standing(self, backfill_id: str) -> tuple[int, int]:
+        """How many chunks of a backfill are completed, and how many it has."""
+        [(completed, total)] = self._run("standing", {"backfill_id": backfill_id})
+        return int(completed), int(total)
+
     def chunk(self, backfill_id: str, chunk_id: str) -> ChunkRow:
         """One row.
 

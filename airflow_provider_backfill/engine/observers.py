@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar
 
 from airflow_provider_backfill._text import line
-from airflow_provider_backfill.engine.destinations.base import Target
+from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.statements import Statements
 
 log = logging.getLogger(__name__)
@@ -22,19 +22,22 @@ class Observer(Statements):
 
     table: ClassVar[str]
 
-    @contextmanager
-    def _brief(self) -> Iterator[None]:
-        """A transaction whose statements do not wait for long."""
-        dialect = self._target.dialect
-        with dialect.exclusive(self._target), self._session.transaction():
-            dialect.limit_statements(self._session, STATEMENT_SECONDS)
-            yield
+    def _brief(self) -> AbstractContextManager[None]:
+        return brief(self._session, self._target)
 
     def _prepare(self) -> None:
         """Create the table within such a transaction, if it is not there."""
         if not self._has(self.table):
             self._target.dialect.lock(self._session, f"{self._target.dataset_name}|{self.table}")
             self.create()
+
+
+@contextmanager
+def brief(session: Session, target: Target) -> Iterator[None]:
+    """A transaction whose statements do not wait for long."""
+    with target.dialect.exclusive(target), session.transaction():
+        target.dialect.limit_statements(session, STATEMENT_SECONDS)
+        yield
 
 
 def recorded(step: Callable[[], None], target: Target, what: str) -> bool:

@@ -82,6 +82,7 @@ class Promotion(Backfill):
             target=self.target,
             settings=self.settings,
             overlap=self.overlap,
+            sink=self.sink,
             origin=self.origin,
         )
 
@@ -144,7 +145,7 @@ class PromotionAttempt(Attempt):
                 package, chains = replace(package, load_id=None), {}
             ours = self._spans(stored, source)
             # What is promoted passed its gates when it was loaded.
-            verdict = Verdict(records=package.records)
+            verdict = Verdict(rows=package.row_counts)
             self._deliver(client, session, package, chains, stored, ours, verdict, heartbeat)
 
     def _fitted(self, known: Schema, theirs: Schema) -> Schema:

@@ -83,6 +83,7 @@ class Claim:
         timezone: Canonical zone of the window; default ``UTC``.
         reload: Whether it takes the place of chunks of other backfills within it, whose load ids are among
             ``superseded``; default False.
+        lapsed: How many claims stood in its way whose lease had run out; default 0.
     """
 
     backfill_id: str
@@ -94,6 +95,7 @@ class Claim:
     superseded: tuple[str, ...] = ()
     timezone: str = "UTC"
     reload: bool = False
+    lapsed: int = 0
 
     @property
     def number(self) -> int:

@@ -16,6 +16,9 @@ from airflow_provider_backfill.engine.controls import BackfillControls
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.gaps import seed_gaps
 from airflow_provider_backfill.engine.ledger import Ledger
+from airflow_provider_backfill.engine.loaded import LoadedTable, together
+from airflow_provider_backfill.engine.metrics import Ending, Metrics, MetricsSink
+from airflow_provider_backfill.engine.observers import brief, recorded
 from airflow_provider_backfill.engine.overlaps import Overlap
 from airflow_provider_backfill.engine.plan import BackfillPlan
 from airflow_provider_backfill.engine.records import ChunkRow, ChunkStatus, Claim, Claimant
@@ -45,6 +48,7 @@ class Outcome:
             `SourceSpec.cursor_column`.
         rejected: Rows that assertions have put into ``_dlt_rejected`` instead, each with its nested ones.
         warnings: How many assertions that only warn did not hold.
+        tables: The tables that this attempt's rows went to.
     """
 
     loaded: bool
@@ -55,6 +59,7 @@ class Outcome:
     dropped: int = 0
     rejected: int = 0
     warnings: int = 0
+    tables: tuple[LoadedTable, ...] = ()
 
 
 def this_claimant(
@@ -83,12 +88,14 @@ class Runner:
         target: Where to load.
         settings: Lease, waits and directories.
         overlap: What a chunk means that other backfills have loaded in part; see `Backfill`.
+        sink: Where metrics go, which must not raise; default None, which measures nothing.
     """
 
     source: SourceSpec
     target: Target
     settings: Settings
     overlap: str = Overlap.REFUSE
+    sink: MetricsSink | None = None
 
     def run_chunk(
         self,
@@ -99,6 +106,7 @@ class Runner:
         on_claim: Callable[[Claim], None] | None = None,
         will_retry: bool | None = None,
         before: Callable[[Session], None] | None = None,
+        on_read: Callable[[ChunkRow], None] | None = None,
     ) -> Outcome:
         """Bring one chunk to ``completed``; one that is completed already costs a look at the ledger.
 
@@ -109,6 +117,7 @@ class Runner:
             on_claim: Told of the claim before the attempt begins.
             will_retry: Whether whoever runs this will try again after a failure; recorded in the row.
             before: Called first, with the connection that the chunk is read over.
+            on_read: Told of the chunk's row as it stands, next.
 
         Raises:
             ChunkHeldError: Somebody else holds the chunk.
@@ -124,7 +133,10 @@ class Runner:
                 if before is not None:
                     before(session)
                 row = ledger.chunk(backfill_id, chunk_id)
+                if on_read is not None:
+                    on_read(row)
                 if row.status == ChunkStatus.COMPLETED:
+                    self._tell_progress(session, row.source_section, backfill_id)
                     return Outcome(loaded=False, records=row.records_loaded or 0, attempt=row.attempt or 0)
                 # A signal between the claim and the attempt would leave the chunk held by nobody.
                 signals.enter_context(held_back())
@@ -137,6 +149,9 @@ class Runner:
                     if self.overlap != Overlap.TRIM or row.load_ids:
                         raise
                     gaps = seed_gaps(session, self.target, row)
+                else:
+                    if claim is None:
+                        self._tell_progress(session, row.source_section, backfill_id)
             if claim is None:
                 signals.close()
                 return self._fill(row, gaps, claimant, on_claim=on_claim, will_retry=will_retry)
@@ -175,6 +190,7 @@ class Runner:
             dropped=sum(part.dropped for part in loaded),
             rejected=sum(part.rejected for part in loaded),
             warnings=sum(part.warnings for part in loaded),
+            tables=together(table for part in loaded for table in part.tables),
         )
 
     def restate(self, session: Session, backfill_id: str, chunk_ids: Sequence[str]) -> None:
@@ -219,14 +235,24 @@ class Runner:
         """
         began = time.monotonic()
         attempt = self.new_attempt(claim=claim, source_name=source_name, resources=resources)
+
+        def measure(ending: Ending, outcome: Outcome | None = None) -> None:
+            seconds = time.monotonic() - began
+            keys = (claim.backfill_id, claim.chunk_id)
+            self.metrics(source_name).ended(ending, seconds, *keys, outcome, lapsed=claim.lapsed)
+
         try:
-            attempt.run(on_start)
+            attempt.run(
+                on_start, lambda session: self._tell_progress(session, source_name, claim.backfill_id)
+            )
         except BaseException as error:
             # A signal that arrives meanwhile waits: it would leave the chunk held, or a stage behind.
             with held_back():
                 error = (asked_to_stop() if isinstance(error, Exception) else None) or error
                 hopeless = isinstance(innermost(error), RefusedError)
                 published = attempt.settle(error, False if hopeless else will_retry)
+                if not published:
+                    measure(_ending(error, attempt))
             if not isinstance(error, Exception):
                 raise error
             if not published:
@@ -241,7 +267,7 @@ class Runner:
         finally:
             with held_back():
                 attempt.clean_up()
-        return Outcome(
+        outcome = Outcome(
             loaded=True,
             records=attempt.records,
             seconds=time.monotonic() - began,
@@ -250,4 +276,29 @@ class Runner:
             dropped=attempt.dropped,
             rejected=attempt.rejected,
             warnings=attempt.warnings,
+            tables=attempt.tables,
         )
+        measure(Ending.COMPLETED, outcome)
+        return outcome
+
+    def metrics(self, source_name: str) -> Metrics:
+        """What is measured of the source, under its name in the ledger."""
+        return Metrics(sink=self.sink, target=self.target, source_name=source_name)
+
+    def _tell_progress(self, session: Session, source_name: str, backfill_id: str) -> None:
+        """How far the backfill is; the ledger is asked only if somebody listens."""
+        if self.sink is None:
+            return
+
+        def tell() -> None:
+            with brief(session, self.target):
+                completed, total = Ledger(session, self.target).standing(backfill_id)
+            self.metrics(source_name).progress(completed, total, backfill_id)
+
+        recorded(tell, self.target, f"the progress of backfill {backfill_id} is not measured")
+
+
+def _ending(error: BaseException, attempt: Attempt) -> Ending:
+    if not isinstance(error, Exception):
+        return Ending.STOPPED
+    return Ending.LOST if attempt.lost or isinstance(innermost(error), ClaimLostError) else Ending.FAILED

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill.operators.arguments import given, hours, natural, positive, truth
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, this_task
+from airflow_provider_backfill.operators.metrics import tell_progress
 from airflow_provider_backfill.version_compat import Context, conf
 
 if TYPE_CHECKING:
@@ -144,6 +145,11 @@ class BackfillPlanOperator(SourceOperator):
         mapped = self._first(choice, chosen, plans, planner, restate=restate)
         self._say(replace(choice, settings=thresholds), chosen, found, mapped)
         self._push(context, mapped)
+        # What is restated is completed still, as `found` has it.
+        for each in [] if restate else found:
+            plan = each.plan
+            counts = len(each.done), len(plan.chunks)
+            tell_progress(self, context, plan.source_name, plan.backfill_id, *counts)
         recorded = {plan.backfill_id: plan for plan in (*(each.plan for each in chosen.again), *plans)}
         return [_arguments(recorded[backfill_id], chunk_ids) for backfill_id, chunk_ids in mapped.groups]
 
@@ -291,10 +297,14 @@ class BackfillPlanOperator(SourceOperator):
             )
 
     def _push(self, context: Context, mapped: Mapped) -> None:
-        ids = mapped.backfill_ids
-        context["ti"].xcom_push(key=BACKFILL_ID_KEY, value=ids[0] if len(ids) == 1 else list(ids))
+        context["ti"].xcom_push(key=BACKFILL_ID_KEY, value=_alone(mapped.backfill_ids))
         if mapped.again:
             context["ti"].xcom_push(key=AGAIN_KEY, value=mapped.again)
+
+
+def _alone(backfill_ids: Sequence[str]) -> str | list[str]:
+    """A list, unless it is one."""
+    return backfill_ids[0] if len(backfill_ids) == 1 else list(backfill_ids)
 
 
 def _arguments(plan: BackfillPlan, chunk_ids: Sequence[str]) -> dict[str, Any]:

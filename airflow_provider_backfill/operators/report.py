@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill.operators.assets import describe_outlets
 from airflow_provider_backfill.operators.base import TargetOperator, airflow_errors
+from airflow_provider_backfill.operators.metrics import tell_progress
 from airflow_provider_backfill.operators.plan import AGAIN_KEY, BACKFILL_ID_KEY
 from airflow_provider_backfill.version_compat import AirflowFailException, Context
 
@@ -62,6 +63,9 @@ class BackfillReportOperator(TargetOperator):
             tallies.append(Tally.of(rows, [row.chunk_id for row in own]))
             self.log.info("%s", tallies[-1])
         summary = _summary(planned, tallies)
+        for rows in windows:
+            done = sum(row.status == "completed" for row in rows)
+            tell_progress(self, context, rows[0].source_section, rows[0].backfill_id, done, len(rows))
         if not all(tally.covered for tally in tallies):
             # Airflow pushes the return value of a task that succeeds.
             ti.xcom_push(key="return_value", value=summary)

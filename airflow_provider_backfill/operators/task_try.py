@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow_provider_backfill.operators.assets import describe_outlets
 from airflow_provider_backfill.operators.base import this_task
 from airflow_provider_backfill.operators.chunks import Part, covered_by, result_of
+from airflow_provider_backfill.operators.metrics import stats_of
 from airflow_provider_backfill.operators.stopping import InFlight, told_to_stop
 from airflow_provider_backfill.operators.turns import Turn
 from airflow_provider_backfill.operators.waiting import (
@@ -30,7 +31,8 @@ from airflow_provider_backfill.version_compat import (
 
 if TYPE_CHECKING:
     from airflow_provider_backfill.engine.destinations.base import Session
-    from airflow_provider_backfill.engine.records import Claim
+    from airflow_provider_backfill.engine.metrics import Metrics
+    from airflow_provider_backfill.engine.records import ChunkRow, Claim
     from airflow_provider_backfill.engine.runner import Outcome, Runner
     from airflow_provider_backfill.operators.backfill import ChunkedBackfillOperator
 
@@ -42,17 +44,32 @@ class TaskTry:
         operator: The operator, rendered.
         context: Airflow's.
         wait: The wait that it was deferred for; None for a try that begins.
+
+    Attributes:
+        parts: The chunks of the task, once it is known which they are.
+        rows: What the ledger said of each that was looked at, by its id.
+        outcomes: What has come of those that are through.
     """
 
-    def __init__(self, operator: ChunkedBackfillOperator, context: Context, wait: Wait | None) -> None:
+    def __init__(
+        self,
+        operator: ChunkedBackfillOperator,
+        context: Context,
+        wait: Wait | None,
+    ) -> None:
         self._operator = operator
         self._context = context
         self._ti = context["ti"]
+        self.parts: list[Part] = []
+        self.rows: dict[str, ChunkRow] = {}
+        self.outcomes: list[Outcome] = []
         self._resumed = wait is not None
         self._wait = wait or self._new_wait()
+        self._waits = self._resumed
         self._alone: bool | None = None
         self._restated = False
         self._in_flight: InFlight | None = None
+        self._sink = stats_of(context)
 
     def run(self) -> dict[str, Any]:
         """Run every chunk of the task; see the operator."""
@@ -61,10 +78,12 @@ class TaskTry:
         operator = self._operator
         if operator.backfill_id and not self._resumed:
             self._take_turn(operator.backfill_id)
-        parts = operator.parts(self._context)
+        parts = self.parts = operator.parts(self._context)
         interval = covered_by(parts)
         operator.interval_label = operator.interval_label or interval_label(interval, parts[0].timezone)
-        result = result_of(parts, [self._load(part, parts) for part in parts], operator.interval_label)
+        for part in parts:
+            self.outcomes.append(self._load(part, parts))
+        result = result_of(parts, self.outcomes, operator.interval_label)
         describe_outlets(
             operator,
             self._context,
@@ -140,9 +159,14 @@ class TaskTry:
             target=target,
             settings=operator.settings,
             overlap=operator.overlap,
+            sink=self._sink,
         )
 
+        def on_read(row: ChunkRow) -> None:
+            self.rows[part.chunk_id] = row
+
         def on_claim(claim: Claim) -> None:
+            self._waited(runner, part)
             self._in_flight = InFlight(target=target, claim=claim)
             operator.log.info("%s", part.line(running(claim.run_id)))
             prepare_dlt()
@@ -150,18 +174,23 @@ class TaskTry:
         try:
             with told_to_stop(operator.on_kill):
                 outcome = self._patiently(
+                    runner,
                     part,
                     lambda: runner.run_chunk(
                         part.backfill_id,
                         part.chunk_id,
                         this_task(self._context),
                         before=lambda session: self._before(session, runner, parts),
+                        on_read=on_read,
                         on_claim=on_claim,
                         will_retry=self._ti.try_number <= self._ti.max_tries,
                     ),
                 )
         finally:
             self._in_flight = None
+        self._waited(runner, part)
+        if not outcome.loaded:
+            self._metrics(runner, part).skipped(part.backfill_id, part.chunk_id)
         text = completed(outcome.records)
         operator.log.info("%s", part.line(text if outcome.loaded else f"already {text}"))
         self._wait = self._new_wait()
@@ -185,7 +214,17 @@ class TaskTry:
     def _new_wait(self) -> Wait:
         return Wait.of(self._operator.settings.wait_timeout_seconds)
 
-    def _patiently(self, part: Part, run: Callable[[], Outcome]) -> Outcome:
+    def _metrics(self, runner: Runner, part: Part) -> Metrics:
+        return runner.metrics(self.rows[part.chunk_id].source_section)
+
+    def _waited(self, runner: Runner, part: Part) -> None:
+        """The wait is over, if there was one."""
+        if self._waits:
+            self._waits = False
+            seconds = self._operator.settings.wait_timeout_seconds - self._wait.left
+            self._metrics(runner, part).waited(seconds, part.backfill_id)
+
+    def _patiently(self, runner: Runner, part: Part, run: Callable[[], Outcome]) -> Outcome:
         """Wait while somebody else holds the chunk: a retry after a kill comes before its lease runs out.
 
         While the backfill is paused, the task comes again without a worker slot; where it is cancelled, the
@@ -209,7 +248,11 @@ class TaskTry:
             except ChunkHeldError as held:
                 left = self._wait.left
                 if held.lease_expires_at is None or left <= 0:
+                    self._waited(runner, part)
                     raise
+                if not self._waits:
+                    self._waits = True
+                    self._metrics(runner, part).waiting(part.backfill_id)
                 if held.holder != self._wait.holder:
                     self._wait = replace(self._wait, holder=held.holder)
                     self._operator.log.info("%s", part.line(f"waiting, {held}"))

@@ -52,6 +52,7 @@ class SessionTests(DialectTests):
         for password in target.dialect.passwords(target.credentials):
             assert password in target.secrets()
             assert password not in hidden
+            assert password not in "".join(target.dialect.address(target.credentials) or ())
 
     # Statements
 

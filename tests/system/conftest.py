@@ -18,6 +18,7 @@ from airflow_provider_backfill.engine.targets import target_from_url
 from tests.support.airflow import ROOT, LocalAirflow
 from tests.support.airflow_api import TaskInstance
 from tests.support.postgres import Postgres
+from tests.support.statsd import StatsdServer
 
 #: Stands in the warehouse's password among signs that URLs, JSON and logs write in other ways.
 NEEDLE = "n33dle7c1f"
@@ -46,6 +47,7 @@ class World:
     airflow: LocalAirflow
     outage: Path
     warehouses: dict[str, str]
+    statsd: StatsdServer
 
     def run(self, dag_id: str, **params: Any) -> Run:
         """Trigger a DAG and wait for the end."""
@@ -93,23 +95,33 @@ def world(postgres_server: Postgres, tmp_path_factory: pytest.TempPathFactory) -
     places = [ROOT / "dags_examples", ROOT / "tests" / "system" / "dags"]
     for place in places:
         (dags / place.name).symlink_to(place)
-    with LocalAirflow(
-        dags=dags,
-        database_url=postgres_server.create_database(),
-        connections={
-            "warehouse": json.dumps(duckdb),
-            "duckdb": json.dumps(duckdb),
-            "postgres": json.dumps({**login, "schema": "warehouse"}),
-            "absent": json.dumps({**login, "schema": "absent"}),
-        },
-        environment={
-            "EXAMPLE_OUTAGE": str(outage),
-            "PYTHONPATH": os.pathsep.join(map(str, [ROOT, *places])),
-        },
-    ) as airflow:
+    with (
+        StatsdServer() as statsd,
+        LocalAirflow(
+            dags=dags,
+            database_url=postgres_server.create_database(),
+            connections={
+                "warehouse": json.dumps(duckdb),
+                "duckdb": json.dumps(duckdb),
+                "postgres": json.dumps({**login, "schema": "warehouse"}),
+                "absent": json.dumps({**login, "schema": "absent"}),
+            },
+            environment={
+                "EXAMPLE_OUTAGE": str(outage),
+                "PYTHONPATH": os.pathsep.join(map(str, [ROOT, *places])),
+                "AIRFLOW__METRICS__STATSD_ON": "True",
+                "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
+                "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
+                "AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED": "True",
+                # Tags are dropped by default that Airflow has in the names of its own.
+                "AIRFLOW__METRICS__STATSD_DISABLED_TAGS": "",
+            },
+        ) as airflow,
+    ):
         airflow.wait_for_dags("example_nyc_flights", "example_web_events", "steered_stop")
         yield World(
             airflow=airflow,
             outage=outage,
+            statsd=statsd,
             warehouses={"duckdb": f"duckdb:///{duckdb_file}", "postgres": postgres_server.url("warehouse")},
         )

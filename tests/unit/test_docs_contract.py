@@ -55,6 +55,14 @@ TESTS = {
     "writing _dlt_trace": [
         "integration/test_traces.py::test_one_that_cannot_be_written_is_one_line_and_the_run_goes_on",
     ],
+    "writing metrics, to Airflow's statistics or to a file": [
+        "integration/test_metrics.py::test_a_sink_that_fails_is_one_line_and_the_run_goes_on",
+        "integration/test_metrics.py::test_a_file_that_cannot_be_written_is_one_line",
+        "integration/test_operator_metrics.py::test_statistics_that_are_down_are_one_line_and_the_tasks_go_on",
+    ],
+    "counting how far a backfill is, for the metrics": [
+        "integration/test_metrics.py::test_a_ledger_that_cannot_be_counted_is_one_line",
+    ],
     "reading the ledger for status": [
         "integration/test_cli_status.py::test_a_database_that_does_not_answer_is_unreadable",
         "integration/test_cli_status.py::test_what_a_role_may_not_read_is_not_taken_for_absent",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 
 import click
 import pytest
 
 from airflow_provider_backfill.cli import main
-from tests.support.pages import CODE, DOCS, PACKAGE, code, prose, section, table
+from airflow_provider_backfill.engine.metrics import CATALOGUE, Metric
+from airflow_provider_backfill.engine.metrics_file import JsonLines
+from tests.support.pages import CODE, DOCS, PACKAGE, blocks, code, prose, section, table
 
 # Command
 
@@ -64,6 +67,26 @@ def test_resume_takes_what_pause_does_but_no_reason():
     pause, resume = ({p.name for p in main.commands[word].params} for word in ("pause", "resume"))
     assert pause - resume == {"reason"}
     assert not resume - pause
+
+
+# Metrics
+
+
+def test_metrics_are_those_of_the_code():
+    rows = table(section(DOCS / "reference" / "metrics.md", "# Metrics"), "name")
+    assert {code(name): kind for name, kind, _ in rows} == CATALOGUE
+
+
+def test_what_a_line_of_metrics_has_is_what_the_page_says(tmp_path):
+    page = DOCS / "reference" / "metrics.md"
+    [example] = map(json.loads, blocks(page, "json"))
+    names = {"name", "kind", "value", "tags"}
+    subject = {name: example[name] for name in set(example) - names - {"time"}}
+    written = tmp_path / "metrics.jsonl"
+    JsonLines(written).write(Metric(subject=subject, **{name: example[name] for name in names}))
+    assert json.loads(written.read_text()) | {"time": example["time"]} == example
+    rows = table(section(page, "## Lines of JSON"), "key")
+    assert {name for cell, _ in rows for name in CODE.findall(cell)} == set(example)
 
 
 # Operators and hook; read as text, since importing Airflow takes seconds

@@ -176,3 +176,22 @@ def test_a_url_and_a_plain_name_need_no_dlt() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("credentials", "address"),
+    [
+        ("postgresql://me:s3cret@db.example.com:6432/shop", ("postgres://db.example.com:6432", "shop")),
+        ("postgresql://me@db/shop?sslmode=require", ("postgres://db:5432", "shop")),
+        ("postgresql://me@one:1,two:2/shop", ("postgres://one:1", "shop")),
+        ("postgresql://me@[2001:db8::1]/shop", ("postgres://[2001:db8::1]:5432", "shop")),
+        ("postgresql://me@%2Fvar%2Frun/shop", ("postgres://localhost:5432", "shop")),
+        ("postgresql:///", ("postgres://localhost:5432", "")),
+    ],
+)
+def test_a_postgres_is_told_by_its_server(credentials: str, address: tuple[str, str]) -> None:
+    assert dialect_for("postgres").address(credentials) == address
+
+
+def test_a_duckdb_is_told_by_its_file() -> None:
+    assert dialect_for("duckdb").address("/data/web.raw.duckdb") == ("duckdb:///data/web.raw.duckdb", "web")

@@ -34,14 +34,19 @@ class Verdict:
     """What the assertions leave to be published.
 
     Args:
-        records: Rows that are left, nested rows included.
+        rows: Rows that are left, by table, nested tables included.
         rejected: Rows that were set aside, nested rows not counted; default 0.
         warnings: How many assertions that only warn did not hold; default 0.
     """
 
-    records: int
+    rows: Mapping[str, int]
     rejected: int = 0
     warnings: int = 0
+
+    @property
+    def records(self) -> int:
+        """All of them."""
+        return sum(self.rows.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,13 +155,13 @@ def check_stage(
                     log.warning("chunk %s: %s; published all the same", made.chunk, told)
         if failures:
             raise AssertionFailedError(made.chunk, "; ".join(failures))
-        records = package.records if not rejected else _left(client, dialect, package)
-    return Verdict(records=records, rejected=rejected, warnings=warnings)
+        rows = package.row_counts if not rejected else _left(client, dialect, package)
+    return Verdict(rows=rows, rejected=rejected, warnings=warnings)
 
 
-def _left(client: SqlJobClientWithStagingDataset, dialect: Dialect, package: Package) -> int:
+def _left(client: SqlJobClientWithStagingDataset, dialect: Dialect, package: Package) -> dict[str, int]:
     tables = {file.table for file in package.files} & package.row_counts.keys()
-    return sum(StagedTable(client=client, dialect=dialect, name=name).count() for name in tables)
+    return {name: StagedTable(client=client, dialect=dialect, name=name).count() for name in tables}
 
 
 class _Staged:

@@ -173,6 +173,13 @@ class Dialect(ABC):
         """The passwords in what :meth:`connect` takes, so that no text shows them; default none."""
         return ()
 
+    def address(self, credentials: str) -> tuple[str, str] | None:
+        """The database's place and name, as OpenLineage spells them: a namespace, the first part of a name.
+
+        None, the default, leaves the tables out of lineage.
+        """
+        return None
+
     def read_url(self, url: str) -> str:
         """The credentials that ``url`` spells, as :meth:`connect` takes them."""
         return url

@@ -43,6 +43,11 @@ class DuckdbSession(Session):
         self.native.commit()
 
 
+def _database_of(path: str) -> str:
+    """DuckDB names a database after its file."""
+    return os.path.basename(path).split(".")[0]
+
+
 def _meet(left: str, right: str) -> str:
     return (
         f"({left} IS NULL OR {right} IS NULL"
@@ -80,13 +85,16 @@ class Duckdb(Dialect):
         if target.credentials in _NO_FILE:
             name = f"duckdb {target.credentials}".strip()
             raise unsupported(name, Feature.SHARED, because=_NO_FILE[target.credentials])
-        # DuckDB names a database after its file, and reads a.b as table b of database a where there is one.
-        catalog = os.path.basename(target.credentials).split(".")[0]
+        # DuckDB reads a.b as table b of database a where there is one.
+        catalog = _database_of(target.credentials)
         if catalog.lower() == target.dataset_name.lower():
             raise TargetError(
                 f"dataset_name {shown(target.dataset_name)} is the name of the DuckDB file too, "
                 "and DuckDB would take one for the other; rename the file or the dataset"
             )
+
+    def address(self, credentials: str) -> tuple[str, str]:
+        return f"duckdb://{credentials}", _database_of(credentials)
 
     def read_url(self, url: str) -> str:
         """``duckdb:///relative.duckdb`` and ``duckdb:////absolute.duckdb``, as SQLAlchemy spells them."""

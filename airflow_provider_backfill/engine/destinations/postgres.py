@@ -121,6 +121,16 @@ class Postgres(Dialect):
             options=login.get_query(),
         )
 
+    def address(self, credentials: str) -> tuple[str, str]:
+        from psycopg2.extensions import parse_dsn
+
+        found = parse_dsn(credentials)
+        # Of several servers the first; a directory is that of a local server's socket.
+        host = (found.get("host") or "localhost").split(",")[0]
+        host = "localhost" if host.startswith("/") else f"[{host}]" if ":" in host else host
+        port = str(found.get("port") or 5432).split(",")[0]
+        return f"{self.name}://{host}:{port}", str(found.get("dbname") or found.get("user") or "")
+
     def lock(
         self, session: Session, key: str, *, shared: bool = False, idle_seconds: float = IDLE_SECONDS
     ) -> None:

@@ -153,6 +153,10 @@ SELECT {columns} FROM {ledger} WHERE backfill_id = :backfill_id ORDER BY chunk_i
 -- name: completed
 SELECT chunk_id FROM {ledger} WHERE backfill_id = :backfill_id AND status = 'completed'
 
+-- name: standing
+-- How far a backfill is, for the metrics.
+SELECT count(CASE WHEN status = 'completed' THEN 1 END), count(*) FROM {ledger} WHERE backfill_id = :backfill_id
+
 -- name: chunk
 SELECT {columns} FROM {ledger} WHERE backfill_id = :backfill_id AND chunk_id = :chunk_id
 
