@@ -15,54 +15,54 @@ _KINDS = ("unit", "integration", "system", "chaos", "beside")
 #: What no version of Airflow or dlt changes, so that one run of it is enough; and races, which take long.
 _NEWEST = frozenset(
     f"test_{name}"
-    for name in """
-bounds
-cli_marks
-cli_mend
-cli_refusals
-cli_release
-cli_stop
-cli_strategies
-cli_thresholds
-controls
-coverage
-dialects
-dialects_installed
-docs
-docs_contract
-docs_reference
-docs_strategies
-duckdb_processes
-estimates
-exceptions
-fields
-gates_asked
-grains
-intervals
-lease
-ledger
-ledger_claims
-ledger_machine
-ledger_races
-ledger_steps
-overlaps
-pgbouncer
-plan
-postgres_support
-processes_support
-queries
-races
-records
-report
-selections
-settings
-strategies
-strategies_properties
-thresholds
-turns
-visibility
-window
-""".split()
+    for name in (
+        "bounds",
+        "cli_marks",
+        "cli_mend",
+        "cli_refusals",
+        "cli_release",
+        "cli_stop",
+        "cli_strategies",
+        "cli_thresholds",
+        "controls",
+        "coverage",
+        "dialects",
+        "dialects_installed",
+        "docs",
+        "docs_contract",
+        "docs_reference",
+        "docs_strategies",
+        "duckdb_processes",
+        "estimates",
+        "exceptions",
+        "fields",
+        "gates_asked",
+        "grains",
+        "intervals",
+        "lease",
+        "ledger",
+        "ledger_claims",
+        "ledger_machine",
+        "ledger_races",
+        "ledger_steps",
+        "overlaps",
+        "pgbouncer",
+        "plan",
+        "postgres_support",
+        "processes_support",
+        "queries",
+        "races",
+        "records",
+        "report",
+        "selections",
+        "settings",
+        "strategies",
+        "strategies_properties",
+        "thresholds",
+        "turns",
+        "visibility",
+        "window",
+    )
 )
 
 
