@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, concealed, this_task
 from airflow_provider_backfill.operators.chunks import Part
+from airflow_provider_backfill.operators.summary import summarised
 from airflow_provider_backfill.operators.task_try import TaskTry
 from airflow_provider_backfill.operators.waiting import Wait
 from airflow_provider_backfill.version_compat import Context, TaskGroup
@@ -277,8 +278,11 @@ class ChunkedBackfillOperator(SourceOperator):
         return self._load(context, Wait(deadline=deadline, holder=event["holder"]))
 
     def _load(self, context: Context, wait: Wait | None) -> dict[str, Any]:
-        with airflow_errors(self.redact):
-            self._try = TaskTry(self, context, wait)
+        with (
+            summarised(self, context, "chunk", self.source_label) as summary,
+            airflow_errors(self.redact),
+        ):
+            self._try = TaskTry(self, context, wait, summary)
             return self._try.run()
 
     def on_kill(self) -> None:

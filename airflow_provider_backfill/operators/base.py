@@ -183,6 +183,13 @@ class SourceOperator(TargetOperator):
         self.assertions = assertions
 
     @property
+    def source_label(self) -> str:
+        """What the source is called as far as that is known without a look at it."""
+        source = revealed(self.source)
+        named = getattr(source, "__name__", None) or getattr(source, "name", None)
+        return str(self.source_name or named or source)
+
+    @property
     def source_spec(self) -> SourceSpec:
         from airflow_provider_backfill.engine.cursors import EVERY_RESOURCE
         from airflow_provider_backfill.engine.gates import parse_assertions

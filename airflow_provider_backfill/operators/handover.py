@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors
 from airflow_provider_backfill.operators.plan import BACKFILL_ID_KEY
+from airflow_provider_backfill.operators.summary import summarised
 from airflow_provider_backfill.version_compat import Context
 
 
@@ -34,6 +35,10 @@ class BackfillHandoverOperator(SourceOperator):
         self.handover = handover
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
+        with summarised(self, context, "handover", self.source_label) as summary:
+            return self._handed_over(context, summary)
+
+    def _handed_over(self, context: Context, summary: dict[str, Any]) -> list[dict[str, Any]]:
         if not self.handover:
             self.log.info("no pipeline is named, so nothing is handed over")
             return []
@@ -44,6 +49,7 @@ class BackfillHandoverOperator(SourceOperator):
             if not chosen:
                 self.log.info("no window was chosen, so nothing is handed over")
                 return []
+            summary["backfill_id"] = chosen[-1]
             return self._hand_over(chosen[-1])
 
     def _hand_over(self, backfill_id: str) -> list[dict[str, Any]]:

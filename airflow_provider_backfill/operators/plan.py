@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_backfill.operators.arguments import given, hours, natural, positive, truth
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, this_task
 from airflow_provider_backfill.operators.metrics import tell_progress
+from airflow_provider_backfill.operators.summary import about, summarised
 from airflow_provider_backfill.version_compat import Context, conf
 
 if TYPE_CHECKING:
@@ -107,10 +108,13 @@ class BackfillPlanOperator(SourceOperator):
         self.handover = handover
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        with airflow_errors(self.redact):
-            return self._plan(context)
+        with (
+            summarised(self, context, "plan", self.source_label) as summary,
+            airflow_errors(self.redact),
+        ):
+            return self._plan(context, summary)
 
-    def _plan(self, context: Context) -> list[dict[str, Any]]:
+    def _plan(self, context: Context, summary: dict[str, Any]) -> list[dict[str, Any]]:
         from airflow_provider_backfill.engine.thresholds import objections
 
         choice, planner = self._choice(context), this_task(context)
@@ -145,6 +149,7 @@ class BackfillPlanOperator(SourceOperator):
         mapped = self._first(choice, chosen, plans, planner, restate=restate)
         self._say(replace(choice, settings=thresholds), chosen, found, mapped)
         self._push(context, mapped)
+        self._sum_up(summary, found, mapped)
         # What is restated is completed still, as `found` has it.
         for each in [] if restate else found:
             plan = each.plan
@@ -295,6 +300,20 @@ class BackfillPlanOperator(SourceOperator):
             self.log.info(
                 "%s", plan_table(each, choice.settings, mapped=sum(map(len, groups)), tasks=len(groups))
             )
+
+    def _sum_up(self, summary: dict[str, Any], found: Sequence[Survey], mapped: Mapped) -> None:
+        from airflow_provider_backfill.engine.intervals import Interval
+
+        plans = [each.plan for each in found]
+        summary |= {
+            "backfill_id": _alone(mapped.backfill_ids),
+            "total": sum(len(plan.chunks) for plan in plans),
+            "mapped": sum(len(chunk_ids) for _, chunk_ids in mapped.groups),
+        }
+        if plans:
+            summary["source"] = plans[0].source_name
+            whole = Interval(plans[0].window.start, plans[-1].window.end)
+            about(summary, whole, plans[0].window.timezone)
 
     def _push(self, context: Context, mapped: Mapped) -> None:
         context["ti"].xcom_push(key=BACKFILL_ID_KEY, value=_alone(mapped.backfill_ids))

@@ -9,6 +9,7 @@ from airflow_provider_backfill.operators.assets import describe_outlets
 from airflow_provider_backfill.operators.base import TargetOperator, airflow_errors
 from airflow_provider_backfill.operators.metrics import tell_progress
 from airflow_provider_backfill.operators.plan import AGAIN_KEY, BACKFILL_ID_KEY
+from airflow_provider_backfill.operators.summary import about, summarised
 from airflow_provider_backfill.version_compat import AirflowFailException, Context
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class BackfillReportOperator(TargetOperator):
         self.plan_task_id = plan_task_id
 
     def execute(self, context: Context) -> dict[str, Any]:
+        with summarised(self, context, "report") as summary:
+            return self._report(context, summary)
+
+    def _report(self, context: Context, told: dict[str, Any]) -> dict[str, Any]:
         from airflow_provider_backfill.engine.intervals import Interval
         from airflow_provider_backfill.engine.report import Tally
 
@@ -57,12 +62,18 @@ class BackfillReportOperator(TargetOperator):
         totals = {rows[0].backfill_id: len(rows) for rows in (*others, *windows)}
         others = [[row for row in rows if row.chunk_id in again[row.backfill_id]] for rows in others]
         found = [*others, *windows]
+        if found:
+            told["source"] = found[0][0].source_section
+        if windows:
+            window = Interval(windows[0][0].window.start, windows[-1][0].window.end)
+            about(told, window, windows[0][0].timezone)
         tallies = []
         for rows in found:
             own = (row for row in rows if (row.dag_id, row.dag_run_id) == (ti.dag_id, ti.run_id))
             tallies.append(Tally.of(rows, [row.chunk_id for row in own]))
             self.log.info("%s", tallies[-1])
         summary = _summary(planned, tallies)
+        told |= summary
         for rows in windows:
             done = sum(row.status == "completed" for row in rows)
             tell_progress(self, context, rows[0].source_section, rows[0].backfill_id, done, len(rows))
@@ -75,7 +86,7 @@ class BackfillReportOperator(TargetOperator):
                 self,
                 context,
                 backfill_id=planned,
-                interval=Interval(windows[0][0].window.start, windows[-1][0].window.end),
+                interval=window,
                 chunks=summary["total"],
                 records=summary["records"],
             )

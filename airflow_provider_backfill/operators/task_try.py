@@ -13,6 +13,7 @@ from airflow_provider_backfill.operators.base import this_task
 from airflow_provider_backfill.operators.chunks import Part, covered_by, result_of
 from airflow_provider_backfill.operators.metrics import stats_of
 from airflow_provider_backfill.operators.stopping import InFlight, told_to_stop
+from airflow_provider_backfill.operators.summary import about
 from airflow_provider_backfill.operators.turns import Turn
 from airflow_provider_backfill.operators.waiting import (
     BLIND_SECONDS,
@@ -44,6 +45,7 @@ class TaskTry:
         operator: The operator, rendered.
         context: Airflow's.
         wait: The wait that it was deferred for; None for a try that begins.
+        summary: What callbacks will be told, which is added to.
 
     Attributes:
         parts: The chunks of the task, once it is known which they are.
@@ -56,9 +58,11 @@ class TaskTry:
         operator: ChunkedBackfillOperator,
         context: Context,
         wait: Wait | None,
+        summary: dict[str, Any],
     ) -> None:
         self._operator = operator
         self._context = context
+        self._summary = summary
         self._ti = context["ti"]
         self.parts: list[Part] = []
         self.rows: dict[str, ChunkRow] = {}
@@ -80,10 +84,17 @@ class TaskTry:
             self._take_turn(operator.backfill_id)
         parts = self.parts = operator.parts(self._context)
         interval = covered_by(parts)
+        self._summary |= {
+            "backfill_id": parts[0].backfill_id,
+            "chunk_ids": [part.chunk_id for part in parts],
+            "total": parts[0].total,
+        }
+        about(self._summary, interval, parts[0].timezone)
         operator.interval_label = operator.interval_label or interval_label(interval, parts[0].timezone)
         for part in parts:
             self.outcomes.append(self._load(part, parts))
         result = result_of(parts, self.outcomes, operator.interval_label)
+        self._summary |= result
         describe_outlets(
             operator,
             self._context,
@@ -164,6 +175,7 @@ class TaskTry:
 
         def on_read(row: ChunkRow) -> None:
             self.rows[part.chunk_id] = row
+            self._summary["source"] = row.source_section
 
         def on_claim(claim: Claim) -> None:
             self._waited(runner, part)
