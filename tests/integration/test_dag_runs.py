@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -146,9 +146,12 @@ def test_a_window_onto_duckdb(dags: Dags, tmp_path: Path, work_dir: dict[str, An
 
 
 def test_one_chunk_onto_postgres_keeps_its_secret(
-    dags: Dags, postgres_server: Postgres, postgres_url: str, work_dir: dict[str, Any]
+    dags: Dags, postgres_server: Postgres, postgres_url: str, work_dir: dict[str, Any], tmp_path: Path
 ) -> None:
-    """A password that a URL must quote appears nowhere, even though the source's own error shows it."""
+    """A password that a URL must quote appears nowhere, even though the source's own error shows it.
+
+    OpenLineage's provider is told of the failed try and of the one that loads the chunk.
+    """
     postgres_server.execute(f"CREATE ROLE bob LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
     operator = """ChunkedBackfillOperator(
         task_id="web_events", source="page_view_source:page_views", conn_id="warehouse",
@@ -157,11 +160,14 @@ def test_one_chunk_onto_postgres_keeps_its_secret(
     )"""
     outage = dags.home / "outage"
     outage.touch()
+    lineage = tmp_path / "lineage.jsonl"
+    transport = {"type": "file", "log_file_path": str(lineage), "append": True}
     try:
         output = dags.run(
             operator.format(outage=str(outage)),
             connection=postgres_connection(postgres_url, login="bob", password=PASSWORD),
             LEAK=f" for {PASSWORD} alias {QUOTED}",
+            AIRFLOW__OPENLINEAGE__TRANSPORT=json.dumps(transport),
             **work_dir,
         )
     finally:
@@ -172,9 +178,25 @@ def test_one_chunk_onto_postgres_keeps_its_secret(
     assert "STATE success" in output
     assert "the API is down for *** alias ***" in output
     assert (row.status, row.attempt, row.chunk_size) == ("completed", 2, "1d")
-    for text in (output, dags.stored(), json.dumps(row.as_json())):
+    for text in (output, dags.stored(), json.dumps(row.as_json()), lineage.read_text()):
         assert PASSWORD not in text
         assert QUOTED not in text
+    told = [
+        event
+        for event in map(json.loads, lineage.read_text().splitlines())
+        if event["job"]["name"] == "web.web_events"
+    ]
+    assert [event["eventType"] for event in told] == ["START", "FAIL", "START", "COMPLETE"]
+    assert [len(event["outputs"]) for event in told] == [0, 0, 0, 1]
+    [output_dataset] = told[-1]["outputs"]
+    address = urlsplit(postgres_url)
+    assert output_dataset["namespace"] == f"postgres://{address.hostname}:{address.port}"
+    assert output_dataset["name"] == f"{address.path.strip('/')}.web_raw.page_views"
+    assert output_dataset["outputFacets"]["outputStatistics"]["rowCount"] == 1
+    for event in (told[1], told[3]):
+        facet = event["run"]["facets"]["chunkedBackfill"]
+        assert (facet["backfillId"], facet["chunks"][0]["runId"]) == (row.backfill_id, row.run_id)
+        assert facet["windowStart"] == "2026-01-03T00:00:00+00:00"
 
 
 def test_a_login_that_fails_does_not_show_its_password(

@@ -63,6 +63,9 @@ TESTS = {
     "counting how far a backfill is, for the metrics": [
         "integration/test_metrics.py::test_a_ledger_that_cannot_be_counted_is_one_line",
     ],
+    "telling OpenLineage": [
+        "integration/test_lineage.py::test_what_cannot_be_told_is_one_line_and_the_task_succeeds",
+    ],
     "reading the ledger for status": [
         "integration/test_cli_status.py::test_a_database_that_does_not_answer_is_unreadable",
         "integration/test_cli_status.py::test_what_a_role_may_not_read_is_not_taken_for_absent",

@@ -60,6 +60,9 @@ def test_parsing_a_dag_imports_neither_dlt_nor_a_driver(tmp_path: Path) -> None:
     without = imported("from airflow_provider_backfill.version_compat import DAG", tmp_path=tmp_path)
     assert not (modules - without) & HEAVY
     assert "dlt" not in modules
+    # An extra, which only its own provider asks for. Airflow itself looks at its providers' plugins.
+    assert not (modules - without) & {"openlineage", "openlineage.client", "airflow.providers.openlineage"}
+    assert "airflow_provider_backfill.operators.lineage" in modules
     assert "airflow_provider_backfill.engine.runner" not in modules
 
 

@@ -140,10 +140,19 @@ class TestArguments:
             assert task.conn_id == "lake"
 
     def test_explicit_ones_too(self) -> None:
+        table = Asset(uri="postgres://erp:5432/shop/public/orders")
         with DAG("a_dag", schedule=None) as dag:
-            group(pool="api", pool_slots=2, on_failure_callback=notify, depends_on_past=True, doc_md="Why")
+            group(
+                pool="api",
+                pool_slots=2,
+                on_failure_callback=notify,
+                depends_on_past=True,
+                doc_md="Why",
+                inlets=[table],
+            )
         for task in map(as_it_runs, parts(dag)):
             assert (task.pool, task.pool_slots, task.depends_on_past, task.doc_md) == ("api", 2, True, "Why")
+            assert task.inlets == [table]
             assert notify in told_of_failures(task)
 
     def test_what_is_one_tasks_is_not_the_others_default(self) -> None:
