@@ -23,7 +23,7 @@ export UV_LINK_MODE ?= copy
 export UV_COMPILE_BYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-airflow2 test-dlt-ops test-chaos chaos bench lint format docs constraints clean
+.PHONY: help demo up test test-airflow2 test-dlt-ops test-chaos chaos bench lint format screenshots docs constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ lint: $(READY) ## Check style (ruff) and types (mypy strict)
 format: $(READY) ## Apply ruff's fixes and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+screenshots: $(READY) ## Take the pictures of docs/images anew, in the tests of the page
+	BACKFILL_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/system/test_page.py $(PYTEST_ARGS)
 
 docs: $(READY) ## Build the documentation into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

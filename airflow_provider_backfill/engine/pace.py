@@ -57,7 +57,8 @@ class Pace:
     def __str__(self) -> str:
         parts = [f"{self.chunks_per_minute:,.1f} chunks/min"]
         if self.rows_per_second is not None:
-            parts.append(f"{self.rows_per_second:,.0f} rows/s")
+            digits = 0 if self.rows_per_second >= 10 else 1
+            parts.append(f"{self.rows_per_second:,.{digits}f} rows/s")
         if self.seconds_left:
             parts.append(f"about {span(self.seconds_left)} left")
         return ", ".join(parts)

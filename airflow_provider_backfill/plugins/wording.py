@@ -13,7 +13,7 @@ from fastapi import Request
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from airflow_provider_backfill._text import span
-from airflow_provider_backfill.engine.grid import Cell
+from airflow_provider_backfill.engine.grid import Cell, Grid
 from airflow_provider_backfill.engine.intervals import plain_bound
 from airflow_provider_backfill.engine.overview import BackfillState, Condition
 from airflow_provider_backfill.engine.plan import interval_label
@@ -132,6 +132,7 @@ class Wording:
             "label": self.label,
             "seconds": self.seconds,
             "share": self.share,
+            "width": self.width,
             "with_query": self._links.with_query,
         }
 
@@ -155,6 +156,12 @@ class Wording:
         if cell.first == cell.last or not 0 < cell.done < 1:
             return ""
         return f" q{min(3, int(cell.done * 4))}"
+
+    @staticmethod
+    def width(grid: Grid) -> str:
+        """A class that says how wide the calendar is, so that few cells are large on any screen."""
+        widest = max(row.indent + len(row.cells) for row in grid.rows)
+        return " few" if widest <= 12 else " some" if widest <= 24 else ""
 
     def label(self, bound: str | int) -> str:
         """A bound for people: a day where it is one, in the window's time zone."""

@@ -74,3 +74,4 @@ def test_of_a_backfills_rows():
     made = pace_of(rows)
     assert (made.chunks, made.rows_per_second, made.seconds_left) == (1, 10, 20)
     assert str(pace_of([done])) == "6.0 chunks/min, 10 rows/s"
+    assert str(pace_of([replace(done, records_loaded=5)])) == "6.0 chunks/min, 0.5 rows/s"

@@ -33,6 +33,8 @@
   follow();
   const frame = outside();
   if (frame !== null) {
+    // Airflow's own background shows through.
+    root.dataset.framed = "";
     new MutationObserver(follow).observe(frame, { attributes: true, attributeFilter: ["class"] });
   }
   window.addEventListener("storage", follow);

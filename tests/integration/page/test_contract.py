@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import ignored_auth, positive_data_accept
 from tests.support.ledgers import opened, plan, seeded, take
 
 #: How many requests an operation: the test is to stay quick.
-EXAMPLES = 4
+EXAMPLES = 3
 #: test_rights.py sees that nothing is answered without a login; here every request has one. And no document
 #: says which params a DAG takes, or that a bound is behind another.
 NOT_HERE = [ignored_auth, positive_data_acceptance]

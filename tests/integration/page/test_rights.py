@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.records import Claimant
 from tests.integration.page.conftest import API
 from tests.support.ledgers import opened, plan, seeded
+from tests.support.pages import DOCS
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 FILLED = {"dag_id": "events", "ledger": "0" * 12, "backfill_id": "d7a7c6e21e0d8ecb", "chunk_id": "000000"}
@@ -37,6 +40,14 @@ def every_route(site) -> list[tuple[str, str]]:
 def test_the_document_has_every_route_of_the_api(site):
     described = set(operations(site))
     assert {route for route in every_route(site) if route[1].startswith(API)} == described
+
+
+def test_the_docs_have_every_operation(site):
+    told = (DOCS / "howto" / "backfill-page.md").read_text(encoding="utf-8")
+    names = {FILLED["backfill_id"]: "{backfill_id}", FILLED["chunk_id"]: "{chunk_id}"}
+    for method, address in operations(site):
+        last = address.rpartition("/")[2]
+        assert re.search(rf"[`/]{re.escape(names.get(last, last))}`", told), (method, address)
 
 
 def test_without_a_login_every_route_and_method_is_401(site):

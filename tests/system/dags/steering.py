@@ -17,7 +17,7 @@ CASES: dict[str, dict[str, Any]] = {
     "steered_retry": {"retries": 1, "retry_delay": timedelta(seconds=3)},
     "steered_twice": {"max_active_chunks": 3},
     "steered_backward": {"order": "backward", "chunks_per_task": 2},
-    "steered_page": {"end": "2026-01-07"},
+    "steered_page": {"end": "2026-01-06"},
 }
 
 for dag_id, arguments in CASES.items():
