@@ -16,6 +16,7 @@ _KINDS = ("unit", "integration", "system", "chaos", "beside")
 _NEWEST = frozenset(
     f"test_{name}"
     for name in (
+        "attempt_metrics",
         "bounds",
         "cli_marks",
         "cli_mend",

@@ -56,12 +56,12 @@ TESTS = {
         "integration/test_traces.py::test_one_that_cannot_be_written_is_one_line_and_the_run_goes_on",
     ],
     "writing metrics, to Airflow's statistics or to a file": [
-        "integration/test_metrics.py::test_a_sink_that_fails_is_one_line_and_the_run_goes_on",
-        "integration/test_metrics.py::test_a_file_that_cannot_be_written_is_one_line",
+        "integration/test_attempt_metrics.py::test_a_sink_that_fails_is_one_line_and_the_run_goes_on",
+        "integration/test_attempt_metrics.py::test_a_file_that_cannot_be_written_is_one_line",
         "integration/test_operator_metrics.py::test_statistics_that_are_down_are_one_line_and_the_tasks_go_on",
     ],
     "counting how far a backfill is, for the metrics": [
-        "integration/test_metrics.py::test_a_ledger_that_cannot_be_counted_is_one_line",
+        "integration/test_attempt_metrics.py::test_a_ledger_that_cannot_be_counted_is_one_line",
     ],
     "telling OpenLineage": [
         "integration/test_lineage.py::test_what_cannot_be_told_is_one_line_and_the_task_succeeds",
