@@ -45,6 +45,7 @@ _NEWEST = frozenset(
         "ledger",
         "ledger_claims",
         "ledger_machine",
+        "ledger_plans",
         "ledger_races",
         "ledger_steps",
         "overlaps",
