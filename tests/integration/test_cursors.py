@@ -290,7 +290,8 @@ def test_the_command(duck_target: Target, sources: Path) -> None:
     out = command(sources, duck_target, "run", *ids)
     assert "chunk 3/3 [80 → 100): completed (20 records)" in out
     planned = json.loads(command(sources, duck_target, "plan", *ids, "--json"))
-    assert (planned["from"], planned["last"], planned["completed"]) == (0, {"from": 80, "to": 100}, 3)
+    last = {"from": 80, "to": 100, "label": "80 → 100"}
+    assert (planned["from"], planned["last"], planned["completed"]) == (0, last, 3)
     out = command(sources, duck_target, "status")
     assert "shop:ids [0 → 100) by 40: 3 completed" in out
     assert "80 → 100" in out

@@ -92,7 +92,7 @@ def write(tmp_path):
         return str(path)
 
     yield write
-    for name in written:
+    for name in set(written) - sys.stdlib_module_names:
         sys.modules.pop(name, None)
 
 
