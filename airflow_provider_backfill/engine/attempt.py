@@ -144,7 +144,9 @@ class Attempt:
         source = self._planned_source()
         with open_client(self._target, self._stage, source.schema, wait) as (client, session):
             self._run.begin(session)
-            PlanInputs(session, self._target).check(self._claim.backfill_id, source.selected_resources)
+            PlanInputs(session, self._target).check(
+                self._claim.backfill_id, source.selected_resources, whole=bool(self._claim.superseded)
+            )
             stored = read_stored_schema(client, source.schema.name)
             if self._staged:
                 self._target.dialect.drop_schema(session, self._stage)

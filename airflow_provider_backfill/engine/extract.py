@@ -169,6 +169,9 @@ def _refusal_of_arrow(error: BaseException | None) -> BaseException | None:
     from pyarrow import ArrowException
 
     while error is not None and not isinstance(error, ArrowException):
+        # A worker process of dlt's sends its error without what caused it, but with the traceback as text.
+        if type(error).__name__ == "_RemoteTraceback" and "pyarrow.lib.Arrow" in str(error):
+            return error
         error = error.__cause__ or error.__context__
     return error
 

@@ -32,7 +32,7 @@ class PlanInputs(Statements):
         for (text,) in self._run("recall", {"backfill_id": backfill_id}):
             self.remember(to, str(text).split(","))
 
-    def check(self, backfill_id: str, resources: Collection[str]) -> None:
+    def check(self, backfill_id: str, resources: Collection[str], *, whole: bool = False) -> None:
         """Compare with what the backfill was planned with; reads only.
 
         Raises:
@@ -42,7 +42,8 @@ class PlanInputs(Statements):
             return
         for (text,) in self._run("recall", {"backfill_id": backfill_id}):
             planned, given = set(str(text).split(",")), set(resources)
-            if planned.isdisjoint(given):
+            # What replaces a version deletes its rows of every resource.
+            if planned.isdisjoint(given) or (whole and planned - given):
                 raise PlanConflictError(
                     backfill_id, {"resources": (",".join(sorted(planned)), ",".join(sorted(given)))}
                 )

@@ -217,6 +217,8 @@ class Ledger(LedgerReader):
         attempt, start, end, size, run_id, load_ids = rows[0]
         loads = [load_ids] if load_ids else []
         if reload:
+            # What is completed there since the plan was made may have more resources than this backfill.
+            self.check_replaceable(plan_of(self.chunk(**keys)))
             loads += [str(inside) for (inside,) in self._run("inside", keys)]
         claim = Claim(
             backfill_id=backfill_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -164,6 +164,21 @@ class LedgerReader(Statements):
                 raise PlanConflictError(other.backfill_id, {"resources": resources})
         _warn_of_new(others)
         return classify(plan, [other for other, *_ in others])
+
+    def check_replaceable(self, plan: BackfillPlan, backfill_ids: Collection[str] | None = None) -> None:
+        """Refuse to replace chunks of other backfills that have more resources: their rows would be lost.
+
+        Args:
+            plan: What takes their place.
+            backfill_ids: The other backfills; default all that have completed chunks in the window.
+
+        Raises:
+            PlanConflictError: One has resources that the plan does not load.
+        """
+        for other, theirs, mine in self._completed_elsewhere(plan):
+            if (backfill_ids is None or other.backfill_id in backfill_ids) and not mine.holds(theirs):
+                resources = (listed(theirs.known), listed(mine.known))
+                raise PlanConflictError(other.backfill_id, {"resources": resources})
 
     def missing(self, plan: BackfillPlan) -> tuple[Interval, ...]:
         """What of a plan's window no backfill of its source has loaded, not even this one.

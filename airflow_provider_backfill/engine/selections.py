@@ -58,6 +58,12 @@ class Selection:
             return Reach.SOME
         return Reach.ALL
 
+    def holds(self, other: Selection) -> bool:
+        """Whether it has all that another one has, whose rows it would replace."""
+        if not (self.known and other.known):
+            return not self.named
+        return other.known <= self.known
+
     def lacks(self, mine: Selection) -> frozenset[str]:
         """What this one has not of the resources of another, as far as that is known."""
         return mine.known - self.known if self.known else frozenset()

@@ -155,7 +155,10 @@ def survey(
         plan, rows, coverage, overlap, concurrency, elsewhere=elsewhere, before=before, history=history
     )
     made.resolved.check()
-    if made.resolved.reloaded and (unknown := reader.unknown_loads_inside(plan)):
+    replaced = {other.backfill_id for each in made.resolved.reloaded for other in each.replaced}
+    if replaced:
+        reader.check_replaceable(plan, replaced)
+    if replaced and (unknown := reader.unknown_loads_inside(plan)):
         raise RestateError(f"backfill {unknown}", "the ledger does not say which rows it loaded")
     return made
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fastapi import HTTPException
 
+from airflow_provider_backfill._text import line, masked
 from airflow_provider_backfill.engine.controls import BackfillControls, ControlState
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.ledger import Ledger
 from airflow_provider_backfill.engine.marks import ChunkMarks, Mark
 from airflow_provider_backfill.engine.peek import turn
 from airflow_provider_backfill.engine.records import CLAIMABLE, HELD, ChunkRow, ChunkStatus
+from airflow_provider_backfill.exceptions import BackfillError
 from airflow_provider_backfill.plugins.audit import record
 from airflow_provider_backfill.plugins.desk import Desk, Found, bound_of
 from airflow_provider_backfill.plugins.documents import (
@@ -27,6 +30,8 @@ from airflow_provider_backfill.plugins.documents import (
 )
 from airflow_provider_backfill.plugins.looks import target_of
 from airflow_provider_backfill.plugins.telling import condition_of
+
+log = logging.getLogger(__name__)
 
 #: How long an action may wait for a database, seconds. Somebody sits in front of it.
 PATIENCE_SECONDS = 5.0
@@ -115,11 +120,21 @@ def _opened(desk: Desk, found: Found) -> Iterator[_Open]:
     target = target_of(found.ledger)
     try:
         with turn(target, PATIENCE_SECONDS), target.connect(PATIENCE_SECONDS) as session:
+            session.patience = PATIENCE_SECONDS
             ledger = Ledger(session, target)
             # The ledger may be another tool's.
             ledger.prepare()
             rows = ledger.chunks(found.summary.backfill_id)
             yield _Open(session=session, target=target, ledger=ledger, rows=rows)
+    except (BackfillError, HTTPException):
+        raise
+    except Exception as error:
+        if target.dialect.is_timeout(error):
+            reason = f"somebody kept it locked for {PATIENCE_SECONDS:g} s; nothing was changed, try again"
+            raise HTTPException(503, f"the ledger is busy: {reason}") from None
+        log.exception("an action on a ledger failed")
+        reason = line(masked(target.redact(str(error).partition("\n")[0])))
+        raise HTTPException(409, f"the ledger refuses it: {reason}") from None
     finally:
         desk.looks.forget(found.ledger)
 

@@ -50,6 +50,8 @@ def create_app() -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        # A redirect would be an answer without a login.
+        redirect_slashes=False,
     )
     app.state.looks = Looks()
     for router in (api.read, api.act, api.start, pages.router):

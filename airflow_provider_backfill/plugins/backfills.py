@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowPlugin
+
+log = logging.getLogger(__name__)
 
 #: Where the page stands, below the address of Airflow.
 PREFIX = "/backfills"
@@ -14,8 +17,12 @@ class _Apps:
     """``fastapi_apps``, which only the API server asks for, of the class or of an instance."""
 
     def __get__(self, instance: object, owner: type) -> list[dict[str, Any]]:
-        from airflow_provider_backfill.plugins.app import create_app
-
+        try:
+            from airflow_provider_backfill.plugins.app import create_app
+        except ImportError:
+            # Airflow does not guard this: its API server would not start for our sake.
+            log.warning("this Airflow lacks what the Backfill page needs, which is left out", exc_info=True)
+            return []
         return [{"app": create_app(), "url_prefix": PREFIX, "name": "Chunked backfill"}]
 
 

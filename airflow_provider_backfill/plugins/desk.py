@@ -16,7 +16,7 @@ from airflow_provider_backfill.engine.overview import BackfillSummary, Overview
 from airflow_provider_backfill.engine.peek import PeekState
 from airflow_provider_backfill.plugins.ledgers import NamedLedger, ledgers_of, ledgers_of_dags
 from airflow_provider_backfill.plugins.looks import Ask, Look, Looks
-from airflow_provider_backfill.plugins.rights import may_read, user_of
+from airflow_provider_backfill.plugins.rights import may_read, may_read_logs, user_of
 from airflow_provider_backfill.plugins.telling import Addresses
 
 Seen = TypeVar("Seen")
@@ -99,6 +99,10 @@ class Desk:
         if dag_id not in self._readable:
             self._readable[dag_id] = may_read(self.request, dag_id)
         return self._readable[dag_id]
+
+    def tells_errors(self, dag_id: str) -> bool:
+        """Whether the user may read why chunks of a DAG failed."""
+        return may_read_logs(self.request, dag_id)
 
     def dags(self) -> dict[str, tuple[NamedLedger, ...]]:
         """The DAGs that backfill, of those that the user may look at, in order."""

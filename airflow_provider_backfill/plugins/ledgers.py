@@ -12,7 +12,7 @@ from airflow.models.dag import DagModel
 from airflow.models.dag_version import DagVersion
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.utils.session import create_session
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 #: How Airflow serializes the link that every task of this package has, subclasses of its operators included.
 _LINK = "_link_BackfillLink"
@@ -128,6 +128,13 @@ def ledgers_of_dags(dag_ids: Collection[str]) -> dict[str, tuple[NamedLedger, ..
     A serialized DAG is read again only when it has changed.
     """
     with create_session() as session:
+        newest = (
+            select(DagVersion.dag_id, func.max(DagVersion.version_number).label("number"))
+            .join(SerializedDagModel, SerializedDagModel.dag_version_id == DagVersion.id)
+            .where(DagVersion.dag_id.in_(dag_ids))
+            .group_by(DagVersion.dag_id)
+            .subquery()
+        )
         versions = session.execute(
             select(
                 SerializedDagModel.dag_id,
@@ -136,6 +143,10 @@ def ledgers_of_dags(dag_ids: Collection[str]) -> dict[str, tuple[NamedLedger, ..
                 DagVersion.version_number,
             )
             .join(DagVersion, SerializedDagModel.dag_version_id == DagVersion.id)
+            .join(
+                newest,
+                (newest.c.dag_id == DagVersion.dag_id) & (newest.c.number == DagVersion.version_number),
+            )
             .join(DagModel, DagModel.dag_id == SerializedDagModel.dag_id)
             .where(SerializedDagModel.dag_id.in_(dag_ids), ~DagModel.is_stale)
             .order_by(SerializedDagModel.dag_id, DagVersion.version_number)

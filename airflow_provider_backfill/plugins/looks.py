@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from airflow_provider_backfill._text import line
 from airflow_provider_backfill.engine.destinations.base import Session, Target
 from airflow_provider_backfill.engine.overview import Overview
-from airflow_provider_backfill.engine.peek import Peek, PeekState, peek
+from airflow_provider_backfill.engine.peek import PATIENCE_SECONDS, Peek, PeekState, peek
 from airflow_provider_backfill.exceptions import BackfillError
 from airflow_provider_backfill.hooks.backfill import BackfillHook
 from airflow_provider_backfill.plugins.ledgers import NamedLedger
@@ -69,8 +69,12 @@ class Looks:
         key = (ledger.key, name)
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
-        # Whoever asks at the same time waits for this answer.
-        with turn:
+        # Whoever asks at the same time waits for this answer, but not for one that does not come.
+        if not turn.acquire(timeout=PATIENCE_SECONDS):
+            kept = self._kept.get(key)
+            reason = f"another request has waited for it for {PATIENCE_SECONDS:g} s"
+            return _made(Peek(state=PeekState.BUSY, reason=reason), kept and kept[1])
+        try:
             kept = self._kept.get(key)
             if kept is not None:
                 age = time.monotonic() - kept[0]
@@ -85,6 +89,8 @@ class Looks:
                     oldest, _ = self._kept.popitem(last=False)
                     self._turns.pop(oldest, None)
             return made
+        finally:
+            turn.release()
 
     def look_into_all(self, ledgers: list[NamedLedger], name: Hashable, ask: Ask[Seen]) -> list[Look[Seen]]:
         """Look into several ledgers at once; one look each, in order."""

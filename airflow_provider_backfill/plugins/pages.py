@@ -51,11 +51,9 @@ router = APIRouter(route_class=ReadingRoute, include_in_schema=False, default_re
 class _Seen:
     """What one look has to bring for the page of a backfill."""
 
-    pieces: list[Piece]
     rows: list[ChunkRow]
     total: int
     one: tuple[ChunkRow, list[ChunkAttempt]] | None
-    coverage: SourceCoverage | None
 
 
 @router.get("/")
@@ -110,23 +108,29 @@ def backfill_page(
         lambda _, overview: _read(found, overview, condition, since, until, chunk, offset),
     )
     seen = look.seen or unread(look)
+    # Apart from the choices, so that each of these does not keep all chunks again.
+    whole = desk.read(found, ("drawn",), lambda _, overview: _drawn(found, overview))
+    pieces, covered = whole.seen or unread(whole)
     ledger = ledger_document(found.ledger, look)
     links = Links(desk.request)
+    errors = desk.tells_errors(found.dag_id)
 
     def document(row: ChunkRow) -> Any:
-        return chunk_document(row, look.as_of, desk.addresses, desk.may_read)
+        return chunk_document(row, look.as_of, desk.addresses, desk.may_read, errors=errors)
 
     one = seen.one and ChunkAnswer(
-        ledger=ledger, chunk=document(seen.one[0]), attempts=[attempt_document(each) for each in seen.one[1]]
+        ledger=ledger,
+        chunk=document(seen.one[0]),
+        attempts=[attempt_document(each, errors=errors) for each in seen.one[1]],
     )
     chunks = ChunkList(ledger=ledger, chunks=[document(row) for row in seen.rows], total=seen.total)
-    coverage = seen.coverage and coverage_document(seen.coverage, summary, ledger, limit=_GAPS, offset=0)
+    coverage = covered and coverage_document(covered, summary, ledger, limit=_GAPS, offset=0)
     wording = Wording(summary.timezone, links)
     drawn = [
         (name, plot(values), unit)
         for name, values, unit in (
-            ("Duration", [piece.seconds for piece in seen.pieces], wording.seconds),
-            ("Rows", [piece.rows for piece in seen.pieces], wording.count),
+            ("Duration", [piece.seconds for piece in pieces], wording.seconds),
+            ("Rows", [piece.rows for piece in pieces], wording.count),
         )
     ]
     active = summary.state is BackfillState.RUNNING
@@ -135,11 +139,11 @@ def backfill_page(
         "backfill.html",
         0 if summary.state in _FINISHED else 2 if active else 10,
         dag_id=found.dag_id,
-        it=backfill_document(summary, found.ledger, found.dag_id, desk.addresses),
+        it=backfill_document(summary, found.ledger, found.dag_id, desk.addresses, errors=errors),
         ledger=ledger,
         api=desk.addresses.api(found.dag_id, found.ledger.key, summary.backfill_id),
         may_act=may_edit(desk.request, found.dag_id),
-        grid=lay_out(seen.pieces, summary.timezone, group),
+        grid=lay_out(pieces, summary.timezone, group),
         chosen=int(chunk) + 1 if chunk else 0,
         one=one,
         chunks=chunks,
@@ -150,7 +154,7 @@ def backfill_page(
         plots=[(name, made, unit) for name, made, unit in drawn if made],
         box={"width": WIDTH, "height": HEIGHT, "strip": STRIP},
         coverage=coverage,
-        strip=strip(seen.coverage.extent, seen.coverage.covered) if seen.coverage else [],
+        strip=strip(covered.extent, covered.covered) if covered else [],
         pages=links.pages(offset, _CHUNKS, len(seen.rows), seen.total),
         **wording.words,
     )
@@ -174,12 +178,14 @@ def _read(
         chosen, _ = overview.page(summary.backfill_id, limit=1, offset=int(chunk))
         if chosen and chosen[0].chunk_id == chunk:
             one = chosen[0], overview.attempts(summary.backfill_id, chosen[0].run_id)
-    return _Seen(
-        pieces=overview.strip(summary.backfill_id, summary.chunk_size),
-        rows=rows,
-        total=total,
-        one=one,
-        coverage=overview.coverage(summary.source, summary.resources, whole=summary.window.whole),
+    return _Seen(rows=rows, total=total, one=one)
+
+
+def _drawn(found: Found, overview: Overview) -> tuple[list[Piece], SourceCoverage | None]:
+    summary = found.summary
+    return (
+        overview.strip(summary.backfill_id, summary.chunk_size),
+        overview.coverage(summary.source, summary.resources, whole=summary.window.whole),
     )
 
 

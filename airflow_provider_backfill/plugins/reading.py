@@ -43,10 +43,14 @@ def dag_list(desk: Desk, limit: int, offset: int) -> DagList:
     documents = []
     for dag_id, named in some.items():
         backfills: list[BackfillDocument] = []
+        errors = desk.tells_errors(dag_id)
         for ledger in named:
             look = looks[ledger.key]
             found = look.seen.of(dag_id) if look and look.seen else []
-            backfills += [backfill_document(each, ledger, dag_id, desk.addresses) for each in found[:_FEW]]
+            backfills += [
+                backfill_document(each, ledger, dag_id, desk.addresses, errors=errors)
+                for each in found[:_FEW]
+            ]
         shown = [ledger_document(ledger, looks[ledger.key]) for ledger in named]
         documents.append(DagDocument(dag_id=dag_id, ledgers=shown, backfills=backfills))
     return DagList(dags=documents, total=len(dags))
@@ -56,15 +60,21 @@ def backfill_list(desk: Desk, dag_id: str, run_id: str | None, limit: int, offse
     """The backfills of a DAG, or of one of its runs."""
     ledgers = desk.ledgers(dag_id)
     looks = desk.shelves(ledgers)
+    errors = desk.tells_errors(dag_id)
     found: list[BackfillDocument] = []
     for ledger, look in zip(ledgers, looks, strict=True):
         if look is None or look.seen is None:
             continue
         summaries = look.seen.of(dag_id)
         if run_id is not None:
-            mine = desk.in_run(ledger, dag_id, run_id)
+            # Airflow 3.1 leaves the + of a run's id as it is in an address, where it means a space.
+            mine = desk.in_run(ledger, dag_id, run_id) or desk.in_run(
+                ledger, dag_id, run_id.replace(" ", "+")
+            )
             summaries = [each for each in summaries if each.backfill_id in mine]
-        found += [backfill_document(each, ledger, dag_id, desk.addresses) for each in summaries]
+        found += [
+            backfill_document(each, ledger, dag_id, desk.addresses, errors=errors) for each in summaries
+        ]
     return BackfillList(
         ledgers=[ledger_document(ledger, look) for ledger, look in zip(ledgers, looks, strict=True)],
         backfills=found[offset : offset + limit],
@@ -76,7 +86,13 @@ def backfill_answer(desk: Desk, found: Found) -> BackfillAnswer:
     """One backfill."""
     return BackfillAnswer(
         ledger=ledger_document(found.ledger, found.look),
-        backfill=backfill_document(found.summary, found.ledger, found.dag_id, desk.addresses),
+        backfill=backfill_document(
+            found.summary,
+            found.ledger,
+            found.dag_id,
+            desk.addresses,
+            errors=desk.tells_errors(found.dag_id),
+        ),
     )
 
 
@@ -100,9 +116,12 @@ def chunk_list(
         ),
     )
     rows, total = look.seen or unread(look)
+    errors = desk.tells_errors(found.dag_id)
     return ChunkList(
         ledger=ledger_document(found.ledger, look),
-        chunks=[chunk_document(row, look.as_of, desk.addresses, desk.may_read) for row in rows],
+        chunks=[
+            chunk_document(row, look.as_of, desk.addresses, desk.may_read, errors=errors) for row in rows
+        ],
         total=total,
     )
 
@@ -126,10 +145,11 @@ def chunk_answer(desk: Desk, found: Found, chunk_id: str) -> ChunkAnswer:
     row, attempts = look.seen or unread(look)
     if row is None:
         raise HTTPException(404, "the backfill has no such chunk")
+    errors = desk.tells_errors(found.dag_id)
     return ChunkAnswer(
         ledger=ledger_document(found.ledger, look),
-        chunk=chunk_document(row, look.as_of, desk.addresses, desk.may_read),
-        attempts=[attempt_document(attempt) for attempt in attempts],
+        chunk=chunk_document(row, look.as_of, desk.addresses, desk.may_read, errors=errors),
+        attempts=[attempt_document(attempt, errors=errors) for attempt in attempts],
     )
 
 

@@ -96,9 +96,9 @@ def ledger_document(ledger: NamedLedger, look: Look[Any] | None) -> LedgerDocume
 
 
 def backfill_document(
-    summary: BackfillSummary, ledger: NamedLedger, dag_id: str, addresses: Addresses
+    summary: BackfillSummary, ledger: NamedLedger, dag_id: str, addresses: Addresses, *, errors: bool
 ) -> BackfillDocument:
-    """A backfill at a glance."""
+    """A backfill at a glance; ``errors`` as of `chunk_document`."""
     return BackfillDocument(
         ledger=ledger.key,
         backfill_id=summary.backfill_id,
@@ -115,7 +115,7 @@ def backfill_document(
         counts=dict(summary.counts),
         rows=summary.rows,
         pace=_pace(summary.pace),
-        last_error=_failure(summary.last_error),
+        last_error=_failure(summary.last_error, errors),
         control=_control(summary.control),
         changed_at=summary.changed_at,
         page=addresses.backfill(dag_id, ledger.key, summary.backfill_id),
@@ -132,10 +132,14 @@ def _pace(pace: Pace | None) -> PaceDocument | None:
     )
 
 
-def _failure(failure: Failure | None) -> FailureDocument | None:
+def _failure(failure: Failure | None, errors: bool) -> FailureDocument | None:
     if failure is None:
         return None
-    return FailureDocument(chunk=failure.number, error=failure.error, at=failure.at)
+    return FailureDocument(chunk=failure.number, error=_told(failure.error, errors), at=failure.at)
+
+
+def _told(error: str | None, errors: bool) -> str | None:
+    return error if error is None or errors else "you may not read the task's log, which has the reason"
 
 
 def _control(control: Control | None) -> ControlDocument | None:
@@ -154,7 +158,7 @@ def condition_of(row: ChunkRow) -> Condition:
 
 
 def chunk_document(
-    row: ChunkRow, now: datetime, addresses: Addresses, may_read: Callable[[str], bool]
+    row: ChunkRow, now: datetime, addresses: Addresses, may_read: Callable[[str], bool], *, errors: bool
 ) -> ChunkDocument:
     """A chunk.
 
@@ -163,6 +167,7 @@ def chunk_document(
         now: When it was read, for how long the attempt in flight has taken.
         addresses: Where its task stands.
         may_read: Whether a DAG may be looked at; of others nothing is told.
+        errors: Whether to tell why it failed, which may quote rows, as a task's log does.
     """
     condition = condition_of(row)
     taken = condition in (Condition.HELD, Condition.LAPSED)
@@ -187,7 +192,7 @@ def chunk_document(
         started_at=row.started_at,
         completed_at=row.completed_at,
         seconds=_seconds(row, now if condition is Condition.HELD else None),
-        error=row.error,
+        error=_told(row.error, errors),
         will_retry=row.will_retry,
         covered_by=row.covered_by.split(",") if row.covered_by else [],
         run_id=row.run_id,
@@ -215,14 +220,14 @@ def _task(row: ChunkRow, addresses: Addresses) -> TaskDocument | None:
     )
 
 
-def attempt_document(attempt: ChunkAttempt) -> AttemptDocument:
-    """One attempt at a chunk."""
+def attempt_document(attempt: ChunkAttempt, *, errors: bool) -> AttemptDocument:
+    """One attempt at a chunk; ``errors`` as of `chunk_document`."""
     return AttemptDocument(
         started_at=attempt.started_at,
         completed_at=attempt.completed_at,
         status=attempt.status,
         rows=attempt.rows,
-        error=attempt.error,
+        error=_told(attempt.error, errors),
     )
 
 

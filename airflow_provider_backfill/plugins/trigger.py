@@ -34,7 +34,14 @@ def trigger(desk: Desk, dag_id: str, body: NewBackfill) -> RunAnswer:
         HTTPException: 404: the DAG does not backfill. 400: it does not take these params.
     """
     desk.ledgers(dag_id)
-    run_id = run_id_of(body)
+    try:
+        run_id = run_id_of(body)
+    except UnicodeEncodeError:
+        raise HTTPException(400, "params have half of a surrogate pair, which is no text") from None
+    # As Airflow's own trigger does.
+    with create_session() as session:
+        if session.scalar(select(DagModel.has_import_errors).where(DagModel.dag_id == dag_id)):
+            raise HTTPException(400, "the DAG has import errors: mend them, and trigger it then")
     if answer := _answer(desk, dag_id, run_id, joined=True):
         return answer
     record(desk.user, "backfill.create", dag_id, run_id=run_id, params=sorted(body.params))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import dlt
 import pytest
-from dlt.extract.source import DltSource
 
 from airflow_provider_backfill.engine.backfill import Backfill
 from airflow_provider_backfill.engine.choice import Choice, Chosen
@@ -18,29 +15,13 @@ from airflow_provider_backfill.engine.records import ChunkStatus
 from airflow_provider_backfill.engine.settings import Settings
 from airflow_provider_backfill.engine.source import SourceSpec
 from airflow_provider_backfill.exceptions import PlanConflictError
-from tests.support.sources import EPOCH, events, source_of
+from tests.support.sources import events, shop, source_of
 from tests.support.worlds import IDS, World
 
 
 @pytest.fixture
 def world(target: Target, settings: Settings) -> World:
     return World(target, settings)
-
-
-def shop(*names: str) -> Callable[[], DltSource]:
-    """A source with a resource of each name."""
-
-    @dlt.source(name="shop")
-    def source() -> Any:
-        for name in names:
-
-            @dlt.resource(name=name)
-            def rows(at: Any = dlt.sources.incremental("at", initial_value=EPOCH)) -> Any:
-                yield from events(3)
-
-            yield rows
-
-    return source
 
 
 def test_another_resource_of_the_same_name_of_source_is_refused(world: World) -> None:

@@ -134,6 +134,29 @@ def test_what_arrow_cannot_hold_arrives_all_the_same(
     assert_as_plain(world, "events", ["id", "value"], "id")
 
 
+def test_a_text_with_a_nul_arrives_at_postgres_as_dlt_would_load_it(
+    pg_target: Target, settings: Settings, tmp_path: Path
+) -> None:
+    world = World(pg_target, settings)
+    source = source_of([{"id": 1, "at": day(1), "text": "a\0b"}, {"id": 2, "at": day(1), "text": "\0"}])
+    backfill, plan = world.seeded(source, 1)
+    world.run(backfill, plan)
+    load_plainly(world, source, tmp_path)
+    assert_as_plain(world, "events", ["id", "text"], "id")
+
+
+def test_what_arrow_cannot_hold_arrives_from_worker_processes_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NORMALIZE__WORKERS", "2")
+    monkeypatch.setenv("NORMALIZE__DATA_WRITER__FILE_MAX_ITEMS", "1")
+    monkeypatch.setenv("EXTRACT__DATA_WRITER__FILE_MAX_ITEMS", "1")
+    exact = [{"id": number, "at": day(1), "value": Decimal("1.12345678901234")} for number in (1, 2)]
+    backfill, plan = world.seeded(source_of(exact, columns={"value": {"data_type": "decimal"}}), 1)
+    world.run(backfill, plan)
+    assert world.query("SELECT count(*) FROM @events") == [(2,)]
+
+
 def test_arrow_tables_arrive_whatever_the_time_zone_of_the_server(
     pg_target: Target, settings: Settings
 ) -> None:

@@ -138,3 +138,19 @@ def meeting(folder: str, guests: int) -> DltSource:
             time.sleep(0.01)
 
     return source_of(rows)()
+
+
+def shop(*names: str) -> Callable[[], DltSource]:
+    """A source with a resource of each name."""
+
+    @dlt.source(name="shop")
+    def source() -> Any:
+        for name in names:
+
+            @dlt.resource(name=name)
+            def rows(at: Any = dlt.sources.incremental("at", initial_value=EPOCH)) -> Any:
+                yield from events(3)
+
+            yield rows
+
+    return source

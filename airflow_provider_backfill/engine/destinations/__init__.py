@@ -30,9 +30,14 @@ log = logging.getLogger(__name__)
 
 
 @cache
+def _own() -> Mapping[str, Dialect]:
+    return {"duckdb": Duckdb(), "postgres": Postgres()}
+
+
+@cache
 def dialects() -> Mapping[str, Dialect]:
     """Every dialect by the name dlt gives the destination; one that cannot be used is warned of."""
-    found: dict[str, Dialect] = {"duckdb": Duckdb(), "postgres": Postgres()}
+    found = dict(_own())
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             found.setdefault(point.name, _load(point))
@@ -48,6 +53,9 @@ def dialect_for(name: str) -> Dialect:
         DestinationUnsupportedError: No dialect can carry the ledger there.
         DialectError: One says that it can, and cannot be used.
     """
+    if name in _own():
+        # Nobody waits for what other packages import, who does not use it.
+        return _own()[name]
     if name in dialects():
         return dialects()[name]
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
@@ -61,9 +69,10 @@ def dialect_for_url(url: str) -> Dialect:
     Raises as `dialect_for`.
     """
     scheme = urlsplit(url).scheme.split("+")[0]
-    for dialect in dialects().values():
-        if scheme in dialect.schemes:
-            return dialect
+    for known in (_own, dialects):
+        for dialect in known().values():
+            if scheme in dialect.schemes:
+                return dialect
     return dialect_for(scheme or url)
 
 
@@ -80,7 +89,7 @@ def _load(point: EntryPoint) -> Dialect:
         if not reason:
             dialect: Dialect = made()
             return dialect
-    except Exception as error:  # noqa: BLE001 - whatever a foreign package raises
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a foreign package raises
         reason = f"{type(error).__name__}: {error}"
     raise DialectError(point.name, package, reason)
 

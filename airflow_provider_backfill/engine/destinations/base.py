@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 from airflow_provider_backfill._text import shown
 from airflow_provider_backfill.engine.queries import bind
@@ -31,6 +31,8 @@ class Session(ABC):
 
     def __init__(self, native: Any) -> None:
         self.native = native
+        #: How long each statement may take, seconds; None for as long as it takes.
+        self.patience: float | None = None
 
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Run one statement and return its rows; none for a statement that returns none."""
@@ -170,7 +172,10 @@ class Dialect(ABC):
         """
 
     def passwords(self, credentials: str) -> Sequence[str]:
-        """The passwords in what :meth:`connect` takes, so that no text shows them; default none."""
+        """The passwords in what :meth:`connect` takes, so that no text shows them; default that of a URL."""
+        with suppress(ValueError):
+            if found := urlsplit(credentials).password:
+                return (found, unquote(found))
         return ()
 
     def address(self, credentials: str) -> tuple[str, str] | None:

@@ -37,8 +37,8 @@ def copy_parquet(cursor: Any, table: str, path: str, quote: Callable[[str], str]
             text = io.BytesIO()
             plain = pa.RecordBatch.from_arrays([_as_csv(column) for column in batch.columns], names=names)
             pa.csv.write_csv(plain, text, options)
-            text.seek(0)
-            cursor.copy_expert(statement, text)
+            # PostgreSQL's texts have no NUL; dlt's own format leaves it out likewise.
+            cursor.copy_expert(statement, io.BytesIO(text.getvalue().replace(b"\x00", b"")))
 
 
 def _as_csv(column: Any) -> Any:
