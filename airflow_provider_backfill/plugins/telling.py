@@ -122,6 +122,9 @@ def backfill_document(
     )
 
 
+_UNTOLD = "you may not read the task's log, which has the reason"
+
+
 def _pace(pace: Pace | None) -> PaceDocument | None:
     if pace is None:
         return None
@@ -135,11 +138,11 @@ def _pace(pace: Pace | None) -> PaceDocument | None:
 def _failure(failure: Failure | None, errors: bool) -> FailureDocument | None:
     if failure is None:
         return None
-    return FailureDocument(chunk=failure.number, error=_told(failure.error, errors), at=failure.at)
+    return FailureDocument(chunk=failure.number, error=failure.error if errors else _UNTOLD, at=failure.at)
 
 
 def _told(error: str | None, errors: bool) -> str | None:
-    return error if error is None or errors else "you may not read the task's log, which has the reason"
+    return error if error is None or errors else _UNTOLD
 
 
 def _control(control: Control | None) -> ControlDocument | None:
