@@ -88,7 +88,6 @@ class Figure:
         ratios: Ours divided by theirs, a round each.
         cpu_ratios: The same by the processor's time.
         budget: The limit.
-        rows: How many rows a round has, if that is of interest; default None.
     """
 
     group: str

@@ -103,7 +103,7 @@ def extract(
     pipeline = dlt.pipeline(
         pipeline_name=f"{source.schema.name}_backfill",
         pipelines_dir=directory,
-        destination=destination,
+        destination=_remembering(destination),
         dataset_name="backfill",
         progress=_collector(check, progress),
     )
@@ -151,6 +151,23 @@ def extract(
         pipeline.deactivate()
 
 
+def _remembering(destination: Any) -> AnyDestination:
+    """Let a destination that nothing is sent to resolve its configuration once.
+
+    dlt does so for each of the ten times that it asks for the capabilities in a load, which is more than a
+    third of what a small load takes.
+    """
+    resolve, known = destination.configuration, list[Any]()
+
+    def configuration(*given: Any, **how: Any) -> Any:
+        if not known:
+            known.append(resolve(*given, **how))
+        return known[0]
+
+    destination.configuration = configuration
+    return destination  # type: ignore[no-any-return]
+
+
 def _normalize(pipeline: Pipeline, plain: Callable[[], AnyDestination] | None) -> NormalizeInfo | None:
     """Write load files; in dlt's own format where Arrow refuses a value that a database would round."""
     try:
@@ -160,7 +177,7 @@ def _normalize(pipeline: Pipeline, plain: Callable[[], AnyDestination] | None) -
         if plain is None or reason is None:
             raise
         log.info("load files are written in dlt's own format, since Arrow says: %s", line(str(reason)))
-    pipeline.destination = plain()
+    pipeline.destination = _remembering(plain())
     return pipeline.normalize()
 
 
