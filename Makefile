@@ -23,7 +23,7 @@ export UV_LINK_MODE ?= copy
 export UV_COMPILE_BYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-airflow2 test-dlt-ops test-chaos chaos bench lint format screenshots docs constraints clean
+.PHONY: help demo up test test-airflow2 test-dlt-ops test-chaos chaos bench bench-quick lint format screenshots docs constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,9 +51,13 @@ test-chaos: $(READY) ## Inject 20 faults on each database, and see that broken p
 chaos: $(READY) ## Inject 200 faults into backfills on each of DuckDB and Postgres, and check every row
 	$(BIN)/python -m tests.chaos --faults 200 $(CHAOS_ARGS)
 
-bench: $(READY) ## Measure what the operator costs a DAG file, and load a year of flights through a real Airflow
+bench: $(READY) $(READY_OPS) ## Measure attempts beside bare dlt, commands beside dlt-ops, a DAG file, a year of flights
+	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.parse
 	$(BIN)/python -m benchmarks.nyc_year
+
+bench-quick: $(READY) $(READY_OPS) ## The same attempts and commands, without what takes long
+	$(BIN)/python -m benchmarks --quick
 
 lint: $(READY) ## Check style (ruff) and types (mypy strict)
 	$(BIN)/ruff check .
