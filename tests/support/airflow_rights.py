@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
 EVERYTHING = frozenset({"GET", "PUT", "POST", "DELETE"})
@@ -15,6 +16,8 @@ class RightsBook(SimpleAuthManager):
     grants: ClassVar[dict[str, dict[str, frozenset[str]]]] = {
         "editor": {"*": EVERYTHING},
         "viewer": {"*": frozenset({"GET"})},
+        # All but the logs of tasks.
+        "outsider": {"*": frozenset({"GET"})},
         # Not even that: somebody of another team.
         "neighbour": {"neighbours": EVERYTHING},
         "stranger": {},
@@ -26,6 +29,8 @@ class RightsBook(SimpleAuthManager):
     def is_authorized_dag(
         self, *, method: Any, user: Any, access_entity: Any = None, details: Any = None
     ) -> bool:
+        if user.username == "outsider" and access_entity is DagAccessEntity.TASK_LOGS:
+            return False
         granted = self.grants[user.username]
         dag_id = details.id if details else None
         if dag_id is None:

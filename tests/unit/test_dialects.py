@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,32 @@ def test_a_dialect_of_another_package_is_found_by_name_and_url(tmp_path: Path) -
         dialect_for("acme")
 
 
+def test_whoever_uses_ours_does_not_wait_for_those_of_other_packages(tmp_path: Path) -> None:
+    with installed(tmp_path, "acme", "acme_dialect:Acme", acme_dialect="raise AssertionError"):
+        assert dialect_for("duckdb").name == "duckdb"
+        assert dialect_for_url("postgresql://host/db").name == "postgres"
+        assert "acme_dialect" not in sys.modules
+        with pytest.raises(DialectError):
+            dialect_for("acme")
+
+
+@pytest.mark.parametrize(
+    ("credentials", "passwords"),
+    [
+        ("acme://u:p%40ss@host/db", ["p%40ss", "p@ss"]),
+        ("acme://host/db", []),
+        ("/tmp/file", []),
+        ("acme://[", []),
+    ],
+)
+def test_the_password_of_a_url_is_known_without_being_told(
+    tmp_path: Path, credentials: str, passwords: list[str]
+) -> None:
+    text = GOOD + "    passwords = Postgres.__mro__[1].passwords\n"
+    with installed(tmp_path, "acme", "acme_dialect:Acme", acme_dialect=text):
+        assert list(dialect_for("acme").passwords(credentials)) == passwords
+
+
 def test_none_takes_the_place_of_ours(tmp_path: Path) -> None:
     with installed(tmp_path, "postgres", "acme_dialect:Acme", acme_dialect=GOOD):
         assert type(dialect_for("postgres")).__name__ == "Postgres"
@@ -49,6 +76,7 @@ def test_none_takes_the_place_of_ours(tmp_path: Path) -> None:
         ),
         ("acme_dialect:Acme", GOOD.replace('"acme"\n', '"amce"\n'), "it calls itself 'amce'"),
         ("acme_dialect:Acme", f"{GOOD}    def __init__(self): 1 / 0", "ZeroDivisionError"),
+        ("acme_dialect:Acme", "raise SystemExit(3)", "SystemExit: 3"),
     ],
 )
 def test_one_that_cannot_be_used_is_left_out_and_named(

@@ -18,7 +18,7 @@ from airflow_provider_backfill.engine.plan import BackfillPlan
 collect_ignore_glob = [] if version("apache-airflow").startswith("3.") else ["test_*.py"]
 
 API = "/backfills/api/v1"
-USERS = ("editor", "viewer", "neighbour", "stranger")
+USERS = ("editor", "viewer", "outsider", "neighbour", "stranger")
 
 
 @dataclass(frozen=True, kw_only=True)
