@@ -22,7 +22,7 @@ from benchmarks.harness import Figure, Group, Scale, load
 from benchmarks.table import as_json, shown
 
 RESULTS = Path(__file__).with_name("results.json")
-GROUPS = ("attempt", "command")
+GROUPS = ("attempt", "command", "airflow_days")
 PACKAGES = ("apache-airflow", "dlt", "duckdb", "psycopg2-binary", "pyarrow")
 
 
