@@ -57,7 +57,7 @@ bench: $(READY) $(READY_OPS) ## Measure attempts beside bare dlt, commands besid
 	$(BIN)/python -m benchmarks.nyc_year
 
 bench-quick: $(READY) $(READY_OPS) ## The same attempts and commands, without what takes long
-	$(BIN)/python -m benchmarks --quick
+	$(BIN)/python -m benchmarks --quick attempt command
 
 lint: $(READY) ## Check style (ruff) and types (mypy strict)
 	$(BIN)/ruff check .
