@@ -128,7 +128,7 @@ def test_a_cold_start_of_eight_planners_and_eight_chunks(
 def test_two_dag_runs_and_a_command_on_one_window(
     processes: Crowd, target: Target, settings: Settings
 ) -> None:
-    world = World(target, settings)
+    world = World(target, replace(settings, lease_seconds=60))
     backfill = world.backfill(f"{SOURCES}own_columns_source", days=8)
     loaded = processes.run(run_all, backfill, count=3)
     assert sorted(chunk_id for one in loaded for chunk_id in one) == [f"{n:06d}" for n in range(8)]
