@@ -41,7 +41,7 @@ with DAG(
 
 if __name__ == "__main__":
     for _ in range({runs}):
-        print("STATE", dag.test().state)
+        print("STATE", dag.test().state, flush=True)
 """
 GROUP = """ChunkedBackfillOperator.expand_window(
         task_id="web_events", source="page_view_source:page_views", conn_id="warehouse",
