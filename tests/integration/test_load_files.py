@@ -134,15 +134,13 @@ def test_what_arrow_cannot_hold_arrives_all_the_same(
     assert_as_plain(world, "events", ["id", "value"], "id")
 
 
-def test_a_text_with_a_nul_arrives_at_postgres_as_dlt_would_load_it(
-    pg_target: Target, settings: Settings, tmp_path: Path
-) -> None:
+def test_a_text_with_a_nul_arrives_at_postgres_without_it(pg_target: Target, settings: Settings) -> None:
+    """As the newest dlt would load it; older ones fail."""
     world = World(pg_target, settings)
-    source = source_of([{"id": 1, "at": day(1), "text": "a\0b"}, {"id": 2, "at": day(1), "text": "\0"}])
-    backfill, plan = world.seeded(source, 1)
+    texts = [{"id": 1, "at": day(1), "text": "a\0b"}, {"id": 2, "at": day(1), "text": "\0"}]
+    backfill, plan = world.seeded(source_of(texts), 1)
     world.run(backfill, plan)
-    load_plainly(world, source, tmp_path)
-    assert_as_plain(world, "events", ["id", "text"], "id")
+    assert rows(world, pg_target.dataset_name, "events", ["id", "text"], "id") == [[1, "ab"], [2, ""]]
 
 
 def test_what_arrow_cannot_hold_arrives_from_worker_processes_too(
