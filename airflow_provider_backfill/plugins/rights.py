@@ -9,11 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Coroutine
-from inspect import signature
 from typing import Any, Literal
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.auth.tokens import get_signing_key
 from airflow.api_fastapi.core_api.security import (
@@ -43,13 +41,10 @@ async def log_in(request: Request) -> Any:
     if bearer is not None:
         # Not get_user: Airflow 3.1 and 3.2 prefer the cookie's user, who is then not checked for the site.
         user = await resolve_user_from_token(bearer.credentials)
-    elif "request" in signature(get_user).parameters:
-        user = await get_user(request, None, None)
     else:
-        # The first releases of Airflow 3.1.
-        user = await resolve_user_from_token(request.cookies.get(COOKIE_NAME_JWT_TOKEN))
-    if bearer is None and request.method not in _SAFE:
-        _check_site(request, user)
+        user = await get_user(request, None, None)
+        if request.method not in _SAFE:
+            _check_site(request, user)
     request.state.backfill_user = user
     return user
 

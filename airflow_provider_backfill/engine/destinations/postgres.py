@@ -22,14 +22,11 @@ class PostgresSession(Session):
     mark = "%({})s"
 
     def _execute(self, text: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        # In one message with the statement, so that it ends with its transaction, also in autocommit.
-        limit = (
-            ""
-            if self.patience is None
-            else f"SET LOCAL statement_timeout = {math.ceil(self.patience * 1_000)}; "
-        )
+        if self.patience is not None:
+            # In one message with the statement, so that it ends with its transaction, also in autocommit.
+            text = f"SET LOCAL statement_timeout = {math.ceil(self.patience * 1_000)}; {text}"
         with self.native.cursor() as cursor:
-            cursor.execute(limit + text, parameters)
+            cursor.execute(text, parameters)
             return list(cursor.fetchall()) if cursor.description else []
 
     @contextmanager
